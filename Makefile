@@ -62,7 +62,7 @@ lint: setup ## style, types, import rules, Python 3.6 cleanness of the island; n
 faults: setup interpreters ## only the tests of bad luck: killed servers, dying ranks, full disks, a database that goes away
 	@$(BIN)/python -m pytest tests/faults
 
-bench: setup test-interpreters ## the ratios of docs/build/benchmarks.md, measured side by side on this machine (about 40 minutes, and as long again for published networks)
+bench: setup test-interpreters ## the ratios of docs/build/benchmarks.md, measured side by side on this machine (about 40 minutes, and hours for published networks and trainers, as their pilots say)
 	@deploy/system_packages.sh wrk
 	@$(BIN)/python -m bench.bench
 

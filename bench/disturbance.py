@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.parties import Parties, parties, shares
-from bench.ratio import Ratio, ratio
+from bench.ratio import Ratio, pairs_for, ratio
 from bench.training import START_S, rig, spec
 from tests.support.service import Service, until
 
@@ -37,7 +37,9 @@ ORDER = ("free", "frozen", "frozen", "free")
 # by 11 %, slices of 0.75 s give half the error of slices of 3 s in the same time.
 SLICE_S, SLICE_STEPS = 0.75, 6
 SHARE_S = 12.0
-TRAINERS, SLICES = 4, 24
+SLICES = 24
+# As many as a pilot says, of so many.
+TRAINERS, PILOT = 0, 4
 
 
 @dataclass(frozen=True)
@@ -157,19 +159,11 @@ def _send(pids: Sequence[int], number: signal.Signals) -> None:
 
 
 def measure(service: Service, framework: str, trainers: int, slices: int) -> list[Ratio]:
-    """Measure ``framework`` on fresh ``trainers`` with ``slices`` slices of each state; print the shares of a core."""
-    found = []
-    for number in range(1, trainers + 1):
-        with training(service, framework) as events:
-            used = shares(service, SHARE_S) if number == 1 else None
-            taken = take_slices(parties(service), max(1, slices // 2), slice_s(timed(events)))
-            found.append(of_trainer(taken, timed(events)))
-        one = found[-1]
-        told = f"{one.own:.4f}, between intervals {one.between_ratio:.2%}"
-        print(f"  {framework} trainer {number}/{trainers}: {told}", file=sys.stderr, flush=True)
-        if used is not None:
-            text = ", ".join(f"{whose} {share:.2%}" for whose, share in used.items())
-            print(f"{'of a core beside ' + framework:<62} {text}", flush=True)
+    """Measure ``framework`` on fresh ``trainers`` with ``slices`` slices of each state; print the shares of a core.
+    Where ``trainers`` is 0, they are as many as a pilot says."""
+    if not trainers:
+        trainers = pairs_for([one.own for one in _each(service, framework, PILOT, slices)], [1.0] * PILOT)
+    found = list(_each(service, framework, trainers, slices))
     ones = [1.0] * trainers
     return [
         ratio(f"speed beside tbd / tbd frozen, {framework}", "lower bound >= 0.98", [one.own for one in found], ones),
@@ -182,6 +176,20 @@ def measure(service: Service, framework: str, trainers: int, slices: int) -> lis
     ]
 
 
+def _each(service: Service, framework: str, trainers: int, slices: int) -> Iterator[Trainer]:
+    for number in range(1, trainers + 1):
+        with training(service, framework) as events:
+            used = shares(service, SHARE_S) if number == 1 else None
+            taken = take_slices(parties(service), max(1, slices // 2), slice_s(timed(events)))
+            one = of_trainer(taken, timed(events))
+        told = f"{one.own:.4f}, between intervals {one.between_ratio:.2%}"
+        print(f"  {framework} trainer {number}/{trainers}: {told}", file=sys.stderr, flush=True)
+        if used is not None:
+            text = ", ".join(f"{whose} {share:.2%}" for whose, share in used.items())
+            print(f"{'of a core beside ' + framework:<62} {text}", flush=True)
+        yield one
+
+
 def measure_all(service: Service, trainers: int) -> list[Ratio]:
     """For ``make bench``."""
     return [one for framework in FRAMEWORKS for one in measure(service, framework, trainers, SLICES)]
@@ -190,9 +198,8 @@ def measure_all(service: Service, trainers: int) -> list[Ratio]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("frameworks", nargs="*", choices=[[], *FRAMEWORKS], help="which; all where none is named")
-    parser.add_argument(
-        "--trainers", type=int, default=TRAINERS, help="fresh trainers of each, 2 or more (%(default)s)"
-    )
+    trainers = f"fresh trainers of each, 2 or more; 0, the default: as many as a pilot of {PILOT} says"
+    parser.add_argument("--trainers", type=int, default=TRAINERS, help=trainers)
     parser.add_argument("--slices", type=int, default=SLICES, help="slices of each state a trainer, even (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("disturbance.json"))
     options = parser.parse_args(arguments)

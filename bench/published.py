@@ -1,25 +1,28 @@
-"""How fast the suite's networks train in PyTorch / the best-known implementation of the same network that is published.
+"""How fast the suite's networks train / the best-known implementation of the same network that is published.
 
 For image classifiers that is pytorchcv's (https://pypi.org/project/pytorchcv), which needs torch and numpy alone for
 these; for attention models that of transformers (https://pypi.org/project/transformers); for Mask R-CNN torchvision's
-(https://pypi.org/project/torchvision). Of a network that nobody publishes for this torch it is PyTorch's own modules,
-put together (``published_modules``). The others are installed into a folder each, which only its own processes see:
-transformers imports any torchvision that it finds, and this one lacks operators. Both sides are the same loop in the
-same interpreter, with the same weights, batches, loss, dropout and optimiser: what differs is the network's code. Each
-reading is a fresh process on one core, ``published_loop``.
+(https://pypi.org/project/torchvision), for Seq2Seq JoeyNMT's (https://pypi.org/project/joeynmt), for A3C A2C of
+stable-baselines3 (https://pypi.org/project/stable-baselines3), with its own loop; for Faster R-CNN in MXNet that of
+GluonCV (https://pypi.org/project/gluoncv). Of a network that nobody publishes for this torch it is PyTorch's own
+modules, put together (``published_modules``). The others are installed into a folder each, which only its own processes
+see: transformers imports any torchvision that it finds, and this one lacks operators. Both sides are the same loop in
+the same interpreter, with the same weights, batches, loss, dropout and optimiser: what differs is the network's code.
+Each reading is a fresh process on one core, ``published_loop``.
 """
 
 import json
 import math
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.ratio import Ratio, in_turn, ratio
+from bench.ratio import PILOT, Ratio, in_turn, pairs_for, ratio
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.probe import parity
 from workers.node.interpreters import resolve
@@ -29,7 +32,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 class Network(NamedTuple):
     """``kit``: who published it, ``published``: its name there (see ``published_<kit>.make``). ``batch``: such that a
-    step takes some 0.3 to 2 s on one core. ``drops_alike``: whether it draws random numbers for its dropout only."""
+    step takes some 0.3 to 2 s on one core. ``drops_alike``: whether it draws random numbers for its dropout only.
+    ``data``: its dataset, a folder of ``suites.datasets``, where batches are not synthetic. ``framework``: in which
+    both are trained."""
 
     model: str
     options: Mapping[str, Any]
@@ -37,6 +42,8 @@ class Network(NamedTuple):
     published: str
     batch: int
     drops_alike: bool = True
+    data: str | None = None
+    framework: str = "pytorch"
 
 
 # pytorchcv's "b" has the stride in the 3 x 3 convolution, as the suite's. Marian is the Transformer of the paper;
@@ -52,6 +59,9 @@ NETWORKS = {
     "gpt-2": Network("gpt-2", {}, "transformers", "GPT2LMHeadModel", 1),
     "deep-speech-2": Network("deep-speech-2", {}, "modules", "DeepSpeech2", 2),
     "wgan-gp": Network("wgan-gp", {}, "modules", "WganGp", 2),
+    "seq2seq": Network("seq2seq", {}, "joeynmt", "RecurrentDecoder", 32),
+    "a3c": Network("a3c", {}, "stable_baselines3", "A2C", 32, drops_alike=False, data="pong"),
+    "faster-rcnn": Network("faster-rcnn", {}, "gluoncv", "FasterRCNN", 1, framework="mxnet"),
     "mask-rcnn": Network("mask-rcnn", {}, "torchvision", "maskrcnn_resnet50_fpn", 1),
 }
 SIZE, SEED = "small", 1
@@ -60,22 +70,35 @@ WANTED = "0.97 or more, lower bound >= 0.93"
 WARM_UP_STEPS, STEPS = 3, 10
 # Of the first loss, between the two: rounding of one network, and no more.
 SAME_LOSS = 1e-4
+# Kits all of whose operations PyTorch counts, and which have no operation more than the suite.
+SAME_WORK = ("pytorchcv", "transformers")
 
 
 @contextmanager
 def rig() -> Iterator[Path]:
     """The folder with the published implementations, each in one named as its kit."""
     with tempfile.TemporaryDirectory(prefix="published-") as folder:
-        python = str(resolve("pytorch").python)
-        pip = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--require-hashes"]
-        for pinned in sorted(Path(__file__).parent.glob("published_*.txt")):
-            kit = pinned.stem.partition("_")[2]
-            subprocess.run([*pip, "--target", f"{folder}/{kit}", "-r", str(pinned)], check=True)
+        pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--require-hashes"]
+        for kit, framework in sorted({(network.kit, network.framework) for network in NETWORKS.values()}):
+            pinned, interpreter = Path(__file__).parent / f"published_{kit}.txt", resolve(framework)
+            if pinned.exists() and interpreter.ready:
+                command = [str(interpreter.python), *pip, "--target", f"{folder}/{kit}", "-r", str(pinned)]
+                subprocess.run(command, check=True)
+        for data in {network.data for network in NETWORKS.values() if network.data}:
+            make = [
+                str(resolve("datasets").python),
+                "-m",
+                f"suites.datasets.{data}.prepare",
+                "--root",
+                f"{folder}/{data}",
+            ]
+            subprocess.run(make, cwd=ROOT, check=True)
         yield Path(folder)
 
 
 def measure(folder: Path, pairs: int, only: Collection[str] = ()) -> list[Ratio]:
-    """The ratios of the networks named in ``only``; of all where none is named."""
+    """The ratios of the networks named in ``only``; of all where none is named. ``pairs``: 0 for as many as a pilot
+    says."""
     return [_measured(folder, name, pairs) for name in NETWORKS if not only or name in only]
 
 
@@ -91,17 +114,28 @@ def _measured(folder: Path, name: str, pairs: int) -> Ratio:
         told[side] = read(folder, network, side)
         return told[side]["samples_per_s"]
 
-    ours, theirs = in_turn(pairs, lambda: rate("ours"), lambda: rate("published"))
+    def series(count: int) -> tuple[list[float], list[float]]:
+        return in_turn(count, lambda: rate("ours"), lambda: rate("published"))
+
+    ours, theirs = series(pairs or pairs_for(*series(PILOT)))
     check(name, told["ours"], told["published"])
-    return ratio(f"{name} `{SIZE}` in PyTorch, batch {network.batch} / {network.kit}'s", WANTED, ours, theirs)
+    counted = " and ".join(f"{told[side]['operations']:,}" for side in ("ours", "published"))
+    print(f"  {name}: operations of a step, ours and theirs: {counted}", file=sys.stderr, flush=True)
+    return ratio(
+        f"{name} `{SIZE}` in {network.framework}, batch {network.batch} / {network.kit}'s", WANTED, ours, theirs
+    )
 
 
 def check(name: str, ours: Mapping[str, float], theirs: Mapping[str, float]) -> None:
     """Check what a reading of each side tells.
 
     Raises:
-        RuntimeError: the two are not the same network, or do not drop the same: their first losses differ.
+        RuntimeError: the two are not the same network, or do not drop the same: their first losses differ; or, of
+            ``SAME_WORK``, they do not compute as many operations.
     """
+    if NETWORKS[name].kit in SAME_WORK and ours["operations"] != theirs["operations"]:
+        told = f"a step has {ours['operations']:,} operations and {theirs['operations']:,}"
+        raise RuntimeError(f"{name}: {told}: one of them computes what the other does not")
     for loss in ("loss", "dropped_loss") if NETWORKS[name].drops_alike else ("loss",):
         if not math.isclose(ours[loss], theirs[loss], rel_tol=SAME_LOSS):
             raise RuntimeError(
@@ -111,12 +145,12 @@ def check(name: str, ours: Mapping[str, float], theirs: Mapping[str, float]) -> 
 
 def read(folder: Path, network: Network, side: str, size: str = SIZE) -> dict[str, float]:
     """What a fresh process of one side, "ours" or "published", tells: ``samples_per_s``, ``loss`` of the first batch
-    without dropout, and ``dropped_loss``, with it."""
-    interpreter = resolve("pytorch")
+    without dropout, and ``dropped_loss``, with it; ``operations`` of a step, as PyTorch counts them, 0 in MXNet."""
+    interpreter = resolve(network.framework)
     core = min(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(prefix="published-job-") as own:
         path = Path(own) / "job.json"
-        path.write_text(json.dumps(_job(network, size, core)))
+        path.write_text(json.dumps(_job(folder, network, size, core)))
         path_there = f"{ROOT}{os.pathsep}{folder / network.kit}"
         environment = {**os.environ, **interpreter.environment, "PYTHONPATH": path_there}
         # What a side compiles is compiled once for all of its processes, and nobody else's.
@@ -134,11 +168,12 @@ def read(folder: Path, network: Network, side: str, size: str = SIZE) -> dict[st
     return found
 
 
-def _job(network: Network, size: str, core: int) -> dict[str, Any]:
+def _job(folder: Path, network: Network, size: str, core: int) -> dict[str, Any]:
     """As for a comparison of frameworks, but with dropout, as when it is timed."""
     facts = load_catalog().models[network.model]
     table = parity.size_of(facts, size, network.options)
-    job = parity.job(facts, "pytorch", table, network.batch, SEED, [core], network.options)
+    job = parity.job(facts, network.framework, table, network.batch, SEED, [core], network.options)
     job["model"]["sizes"] = {"compared": dict(table)}
     job["plan"] |= {"warm_up_steps": WARM_UP_STEPS, "steps": STEPS}
-    return job | {"process": "worker0"}
+    dataset = {"root": str(folder / network.data)} if network.data else None
+    return job | {"process": "worker0", "dataset": dataset}

@@ -1,7 +1,7 @@
 """Trains a network of the suite, or the published one with the same weights, for some steps; prints its speed as JSON.
 
-``python -m bench.published_loop ours|published KIT NAME JOB``, in PyTorch's interpreter, with the published
-package on its path: ``bench.published_KIT`` makes its network NAME. See ``bench.published``.
+``python -m bench.published_loop ours|published KIT NAME JOB``, in the interpreter of the job's framework, with the
+published package on its path: ``bench.published_KIT`` makes its network NAME. See ``bench.published``.
 """
 
 import importlib
@@ -9,70 +9,26 @@ import json
 import sys
 import time
 
-import torch
-from torch import nn
-
-from suites import modules
 from workers.trainer.base import job as jobs
-from workers.trainer.frameworks.pytorch import optimizers
 
 
 def main(side, kit, name, path):
     job = jobs.read(path)
-    torch.set_num_threads(jobs.threads())
-    model = modules.builder_of(job).build(job, job.processes[0], torch.device("cpu"))
-    network, updates = model.network, model.updates
-    if side == "published":
-        # The suite's losses are computed by it from now on.
-        network, model.network = importlib.import_module("bench.published_" + kit).make(name, network, job)
-        updates = [one._replace(parameters=parameters(network, one.name)) for one in updates]
-    parts = [optimized(update) for update in updates]
-    batches = model.batches(0)
-
-    def step():
-        losses = []
-        for update, optimizer, schedule in parts:
-            for _ in range(update.times):
-                batch, _ = next(batches)
-                optimizer.zero_grad()
-                losses.append(update.loss(batch))
-                losses[-1].backward()
-                schedule()
-                optimizer.step()
-        return losses[0].item()
-
+    ours = importlib.import_module("bench.published_loop_" + job.plan.framework)
+    theirs = importlib.import_module("bench.published_" + kit) if side == "published" else None
+    model = ours.built(job)
+    # What trains by a loop of its own has one; of all others the network is trained by the suite's losses.
+    loss, train = theirs.loop(name, model, job) if hasattr(theirs, "loop") else ours.loop(name, model, job, theirs)
     with open(path) as file:
         plan = json.load(file)["plan"]
-    told = {"loss": without_dropout(network, lambda: model.loss(next(model.batches(0))[0]).item())}
-    torch.manual_seed(job.plan.seed)  # what is dropped is the same on both sides, too
-    told["dropped_loss"], *_ = [step() for _ in range(plan["warm_up_steps"])]
+    (dropped_loss,), operations = ours.counted(lambda: train(1))
+    told = {"loss": loss, "dropped_loss": dropped_loss, "operations": operations}
+    train(plan["warm_up_steps"] - 1)
     begun = time.monotonic()
-    for _ in range(plan["steps"]):
-        step()
+    train(plan["steps"])
     elapsed_s = time.monotonic() - begun
     samples = plan["steps"] * job.plan.per_device_batch_size
     print(json.dumps(dict(told, samples_per_s=samples / elapsed_s)))
-
-
-def parameters(network, name):
-    """Return those of an update, which bears the name of a part where there are several."""
-    return getattr(network, name, network).parameters()
-
-
-def optimized(update):
-    """Return (update, its optimizer, its schedule)."""
-    optimizer = optimizers.make(update.optimizer, [one for one in update.parameters if one.requires_grad])
-    return update, optimizer, optimizers.Schedule(update.optimizer, optimizer)
-
-
-def without_dropout(network, told):
-    """Return what ``told`` tells while ``network`` drops nothing, and leave it in training."""
-    for part in network.modules():
-        part.training = isinstance(part, (nn.BatchNorm1d, nn.BatchNorm2d))
-    with torch.no_grad():
-        found = told()
-    network.train()
-    return found
 
 
 if __name__ == "__main__":

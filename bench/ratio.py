@@ -48,6 +48,25 @@ def ratio(name: str, wanted: str, a: Sequence[float], b: Sequence[float]) -> Rat
     return Ratio(name, wanted, math.exp(mean), math.exp(mean - half), math.exp(mean + half), n, list(a), list(b))
 
 
+# Judgements. A pilot tells the deviation to a third; where more would be needed, a machine is no place to ask on.
+PILOT, MOST_PAIRS = 6, 40
+WANTED_HALF_WIDTH = 0.01
+
+
+def pairs_for(a: Sequence[float], b: Sequence[float], half_width: float = WANTED_HALF_WIDTH) -> int:
+    """How many pairs make the interval's half-width that of ``half_width``, by the deviation of a pilot's, which is in
+    no interval itself; no fewer than the pilot has, and ``MOST_PAIRS`` at most.
+
+    Raises:
+        ValueError: fewer than two pairs.
+    """
+    deviation = statistics.stdev(math.log(x / y) for x, y in zip(a, b, strict=True))
+    for n in range(len(a), MOST_PAIRS):
+        if float(stats.t.ppf(0.975, n - 1)) * deviation / math.sqrt(n) <= math.log1p(half_width):
+            return n
+    return MOST_PAIRS
+
+
 def in_turn(pairs: int, a: Callable[[], float], b: Callable[[], float]) -> tuple[list[float], list[float]]:
     """Take ``pairs`` pairs, the order within a pair changing each time."""
     taken: tuple[list[float], list[float]] = ([], [])

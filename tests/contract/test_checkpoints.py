@@ -61,8 +61,9 @@ def job_of(root, folder=None, attempt="a1", model="resnet_50", optimizer=OPTIMIZ
     }
     data = own_data.get(model, "photographs")
     job = make_job(model, framework, dataset=dataset_facts(data, root), **told)
-    own = MODELS[model.replace("_", "-")]
-    job["model"] = own.facts_with({}) | {"optimizer": optimizer}
+    facts = MODELS[model.replace("_", "-")].facts_with({})
+    sizes = {name: {**size, "dropout": 0.5} if "dropout" in size else size for name, size in facts["sizes"].items()}
+    job["model"] = facts | {"optimizer": optimizer, "sizes": sizes}
     checkpoints = {"folder": str(folder), "shared": False} if folder else None
     return {**job, "attempt_id": attempt, "checkpoints": checkpoints}
 
@@ -135,7 +136,9 @@ CASES = [
     of("pytorch", "alexnet", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="dropout"),
     of("pytorch", "resnet_50", ADAM, "fp32", id="adam"),
     of("tensorflow", "resnet_50", OPTIMIZER, "fp32", id="running statistics and momentum"),
+    of("tensorflow", "alexnet", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="dropout"),
     of("tensorflow", "resnet_50", ADAM, "fp32", id="adam"),
+    of("mxnet", "alexnet", {**OPTIMIZER, "learning_rate": 0.002}, "fp32", id="dropout"),
     of("mxnet", "resnet_50", OPTIMIZER, "amp-bf16", id="running statistics and momentum, mixed precision"),
     of("mxnet", "resnet_50", {**OPTIMIZER, **CHANGING}, "fp32", id="momentum and a rate that changes"),
     of("mxnet", "resnet_50", {**ADAM, **CHANGING}, "fp32", id="adam and a rate that changes"),
@@ -233,28 +236,29 @@ def test_a_checkpoint_that_cannot_be_written_costs_the_training_nothing(python_o
 
 
 RANKS = [
-    of("pytorch", "ddp", id="ddp"),
-    of("pytorch", "horovod", id="horovod"),
-    of("mxnet", "kvstore-device", id="kvstore-device"),
-    of("mxnet", "kvstore-dist-sync", id="kvstore-dist-sync"),
-    of("mxnet", "horovod", id="horovod"),
-    of("cntk", "mpi", id="mpi"),
+    of("pytorch", "ddp", "resnet_50", id="ddp"),
+    of("pytorch", "horovod", "resnet_50", id="horovod"),
+    of("tensorflow", "mirrored", "alexnet", id="mirrored, dropout"),
+    of("mxnet", "kvstore-device", "resnet_50", id="kvstore-device"),
+    of("mxnet", "kvstore-dist-sync", "alexnet", id="kvstore-dist-sync, dropout"),
+    of("mxnet", "horovod", "resnet_50", id="horovod"),
+    of("cntk", "mpi", "alexnet", id="mpi, dropout"),
 ]
 
 
-def of_two_ranks(framework, strategy, root, folder):
+def of_two_ranks(framework, strategy, root, folder, model="resnet_50"):
     told = {"max_steps": 8, "evaluate_every": 4, "mode": "convergence", "per_device_batch_size": 2}
     job = strategy_job(framework, strategy, devices=2, data="photographs", **told)
-    one = job_of(root, folder)
+    one = job_of(root, folder, model=model, optimizer={**OPTIMIZER, "learning_rate": 0.002})
     given = {key: one[key] for key in ("model", "dataset", "checkpoints")}
     return {**job, **given, "stopping": dict.fromkeys(job["stopping"])}
 
 
-@pytest.mark.parametrize(("framework", "strategy"), RANKS)
-def test_all_ranks_go_on_from_the_checkpoint_of_the_first(python_of, apart, tmp_path, framework, strategy):
+@pytest.mark.parametrize(("framework", "strategy", "model"), RANKS)
+def test_all_ranks_go_on_from_the_checkpoint_of_the_first(python_of, apart, tmp_path, framework, strategy, model):
     found = []
     for name in ("first", "again"):
-        job = of_two_ranks(framework, strategy, apart, tmp_path / "kept")
+        job = of_two_ranks(framework, strategy, apart, tmp_path / "kept", model)
         python_of(job["interpreter"]["name"])
         found.append(carried_out(job, tmp_path / name))
         assert found[-1].failure() is None, found[-1].said

@@ -1,7 +1,7 @@
 """A quick version of `bench published`: the suite's networks and the published ones are the same, and both train.
 
-The image classifiers are made for one size only, so that ResNet-50 stands for them; so is Mask R-CNN. The others are
-tried at size tiny.
+The image classifiers are made for one size only, so that ResNet-50 stands for them; so are the detectors. The others
+are tried at size tiny.
 """
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from bench import published
 
 CASES = {name: "tiny" for name, network in published.NETWORKS.items() if network.kit != "pytorchcv"}
-CASES |= {"resnet-50": "small", "mask-rcnn": "small"}
+CASES |= dict.fromkeys(("resnet-50", "mask-rcnn", "faster-rcnn"), "small")
 
 
 @pytest.fixture(scope="module")
@@ -18,10 +18,11 @@ def folder():
         yield found
 
 
-@pytest.mark.framework("pytorch")
 @pytest.mark.after_change
 @pytest.mark.timeout(600)  # torchvision's takes half a minute of a core to be compiled
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.framework(published.NETWORKS[name].framework)) for name in CASES]
+)
 def test_the_published_network_is_the_same_and_trains(folder, name, monkeypatch):
     for steps in ("WARM_UP_STEPS", "STEPS"):
         monkeypatch.setattr(published, steps, 1)
@@ -34,4 +35,7 @@ def test_the_published_network_is_the_same_and_trains(folder, name, monkeypatch)
         "resnet-50",
         "deep-speech-2",
         "wgan-gp",
+        "seq2seq",
+        "a3c",
+        "faster-rcnn",
     )  # which drop nothing

@@ -23,6 +23,9 @@ from workers.trainer.protocol import DEVICE, HOST
 # The name scope of what the network does to make a batch, by which profiles know it: scopes.ACTING beside the adapter.
 ACTING = "tbd.acting"
 
+# Between the seeds of two ranks.
+_SEEDS = 65537
+
 # Where synthetic batches lie -> that device, by the number of a rank among those of the process.
 PLACES = {HOST: "/CPU:0", DEVICE: "/GPU:{}"}
 
@@ -64,6 +67,10 @@ class Model(object):
         """Return the loss of a batch, the mean over its samples; updates the running statistics."""
         return self._criterion(self._outputs(*batch[: self._given]), *batch[self._given :])
 
+    def draw(self, step: int) -> None:
+        """See ``Layers.draw``."""
+        self.network.draw(step)
+
     def evaluated(self, batch: Sequence[tf.Tensor]) -> Tuple[Tuple[tf.Tensor, ...], Optional[tf.Tensor]]:
         """Return (outputs, loss) of a batch as the network is evaluated; without targets there is no loss."""
         # Traced within: once for each shape of a batch.
@@ -88,7 +95,9 @@ def build(job: Job, process: Process, kind: Callable[..., Model] = Model) -> Mod
     """Return the ``Model``, with its initial weights; ``kind``: what makes it."""
     own, size = modules.part_of(job, "tensorflow"), job.model.size
     types = types_of(job.plan.precision, process.device_kind)
-    network = Layers(parts.layers_of(job), parts.weights_of(job), "xla" in job.plan.switches, types)
+    # Each process draws numbers of its own.
+    seed = job.plan.seed + min(process.ranks) * _SEEDS
+    network = Layers(parts.layers_of(job), parts.weights_of(job), "xla" in job.plan.switches, types, seed)
 
     def batches(rank):
         # Left to itself TensorFlow puts constants on the first GPU, for all ranks: see suites.inputs.

@@ -53,14 +53,20 @@ class Layers(object):
     """The layers of a network by name, beginning with ``weights`` {name: described array}.
 
     ``variables`` {name: trainable variable} in the order of the forward pass; ``statistics`` {norm: (mean, variance)}.
-    ``compiled``: whether XLA is to compile them. ``types``: what they are stored and computed in.
+    ``compiled``: whether XLA is to compile them. ``types``: what they are stored and computed in. ``seed``: what is
+    dropped is drawn by it and by the step, see ``draw``.
 
     Raises:
         TrainerError: ``unsupported``, a layer is not there in bfloat16.
     """
 
     def __init__(
-        self, described: Sequence[layers.Layer], weights: Arrays, compiled: bool = False, types: Types = SINGLE
+        self,
+        described: Sequence[layers.Layer],
+        weights: Arrays,
+        compiled: bool = False,
+        types: Types = SINGLE,
+        seed: int = 0,
     ) -> None:
         self._compiled = compiled
         self._types = types
@@ -77,6 +83,11 @@ class Layers(object):
         # Within ``loop``: {name: the weight as it was read last}.
         self._held = None
         self._tied = {layer.table for layer in described if isinstance(layer, layers.Tied)}
+        self._seed, self._draws = seed, None
+        self._dropping = [one.name for one in described if getattr(one, "rate", 0.0) or getattr(one, "dropout", 0.0)]
+        if self._dropping:
+            with tf.device("/CPU:0"):
+                self._draws = tf.Variable(tf.zeros(2, tf.int64), trainable=False)
         for layer in described:
             if isinstance(layer, (layers.Normalization, layers.SequenceNormalization)):
                 mean, variance = numpy.zeros(layer.channels), numpy.ones(layer.channels)
@@ -90,6 +101,12 @@ class Layers(object):
             yield
         finally:
             self._trains = True
+
+    def draw(self, step: int) -> None:
+        """Let what is dropped be that of the step, whatever was drawn before. TensorFlow's own generators are in the
+        operators of a graph, and cannot be read."""
+        if self._draws is not None:
+            self._draws.assign(numpy.array([self._seed, step]))
 
     @property
     def trains(self) -> bool:
@@ -241,7 +258,7 @@ class Layers(object):
             scores_NHQT += _NOTHING * (1.0 - given[3][:, None, None, :])
         weights_NHQT = tf.nn.softmax(scores_NHQT)
         if layer.dropout and self._trains:
-            weights_NHQT = tf.nn.dropout(weights_NHQT, layer.dropout)
+            weights_NHQT = self._dropped(layer.name, weights_NHQT, layer.dropout)
         x_NQHD = tf.transpose(tf.matmul(self._computed(weights_NHQT), v_NHTD), (0, 2, 1, 3))
         return tf.reshape(x_NQHD, (*x_NQHD.shape[:2], layer.width))
 
@@ -264,7 +281,13 @@ class Layers(object):
         return self._computed(y_NHWC)
 
     def _dropout(self, layer, x):
-        return tf.nn.dropout(x, layer.rate) if layer.rate and self._trains else x
+        return self._dropped(layer.name, x, layer.rate) if layer.rate and self._trains else x
+
+    def _dropped(self, name, x, rate):
+        """Each layer and each rank of a strategy draws numbers of its own."""
+        rank = tf.distribute.get_replica_context().replica_id_in_sync_group
+        own = tf.stack([tf.cast(number, tf.int64) for number in (self._dropping.index(name), rank)])
+        return tf.nn.experimental.stateless_dropout(x, rate, self._draws + own * 2**32)
 
     def _lstm(self, parts_of_it, x_TNE):
         """Return the hidden states x_TNH of the last layer; all layers begin with zeros.

@@ -72,6 +72,10 @@ and besides, never inside a timed interval:
     scaled loss, and the generators that dropout draws from. Names and layouts are the framework's own
 ``restore(arrays, steps)``
     with ``checkpoint``: after ``build``, take them, and pass over the batches of ``steps`` steps
+``reseed(steps)``
+    with ``checkpoint``, of MXNet and CNTK only: draw what is dropped by these steps and the seed from now on. They
+    cannot tell how far their generators have drawn, so the loop calls it wherever a checkpoint may be, whether or not
+    one is, before the next step: what CNTK evaluates between takes up what it was told
 ``checkpointed``
     with ``checkpoint``: the names of the strategies with which it is there
 ``not_checkpointed``

@@ -125,10 +125,16 @@ class Convergence(Loop):
             order = self._channel.turn(self._steps, proposal, reason)
             if "stop" in order:
                 return order["stop"]
+            self._reseed()
             duration_s = self._interval(order["phase"], order["go"])
             pace.note(order["go"], duration_s)
             self._trained_s += duration_s
             self._read_loss()
+
+    def _reseed(self):
+        """Let all ranks draw anew wherever a training may go on from, so that it does not matter whether it did."""
+        if self._steps % self._every() == 0 and hasattr(self._adapter, "reseed"):
+            self._adapter.reseed(self._steps)
 
     def _check(self):
         """Refuse what could not be evaluated before anything is trained.

@@ -255,7 +255,12 @@ class Adapter(object):
         for _ in range(steps * len(self._order)):
             self._take()
         alone = self._communicator is None
-        checkpoint.given(self._model.network, self._minimizers, alone, self._folder, arrays, steps)
+        checkpoint.given(self._model.network, self._minimizers, alone, self._folder, arrays)
+
+    def reseed(self, steps: int) -> None:
+        """On one device a checkpoint has the generators."""
+        for one in self._minimizers if self._communicator is not None else ():
+            one.reseed(steps)
 
     def close(self) -> None:
         self._batches = self._model = None

@@ -5,7 +5,7 @@ running statistics, the learner's state, and how far dropout's generators have d
 
 With several ranks all of them would have to call that at once, and a checkpoint is rank 0's alone. There it has
 ``weights/NAME`` and ``statistics/NAME`` of the network and ``learner/N``, the file of the learner's own state.
-Dropout's generators, of which each rank has its own, cannot be read so: after a resumption they draw by another seed.
+Dropout's generators, of which each rank has its own, cannot be read so: see ``Minimizer.reseed``.
 
 Both have ``steps/N``, for how many steps a rate was set.
 """
@@ -19,9 +19,6 @@ import cntk
 import numpy
 
 from workers.trainer.base.signatures import Array, Arrays
-
-# Where a resumption moves dropout's seeds, per step: farther apart than CNTK's, which are counted from 0.
-_SEEDS = 65537
 
 
 def taken(network: Any, minimizers: Sequence[Any], alone: bool, folder: Optional[str]) -> Dict[str, Array]:
@@ -47,10 +44,8 @@ def taken(network: Any, minimizers: Sequence[Any], alone: bool, folder: Optional
     return found
 
 
-def given(
-    network: Any, minimizers: Sequence[Any], alone: bool, folder: Optional[str], arrays: Arrays, steps: int
-) -> None:
-    """Take what ``taken`` has returned after so many ``steps``, in place.
+def given(network: Any, minimizers: Sequence[Any], alone: bool, folder: Optional[str], arrays: Arrays) -> None:
+    """Take what ``taken`` has returned, in place.
 
     Raises:
         KeyError, RuntimeError, ValueError: it is of another network.
@@ -67,7 +62,6 @@ def given(
                 one.trainer.restore_from_checkpoint(files["model"])
             else:
                 one.learner.restore_from_checkpoint(cntk.cntk_py.Dictionary.load(files["learner"]))
-                _reseed(one.criterion, steps)
 
 
 @contextlib.contextmanager
@@ -87,10 +81,3 @@ def _nodes(network):
     for norm, pair in network.statistics.items():
         for name, constant in zip(("running_mean", "running_var"), pair):
             yield "statistics/%s.%s" % (norm, name), constant
-
-
-def _reseed(criterion, steps):
-    """Let dropout not draw again what it drew before."""
-    functions = cntk.logging.graph.depth_first_search(criterion, lambda node: getattr(node, "op_name", "") == "Dropout")
-    for function in functions:
-        function.set_attribute("rngSeed", (function.attributes["rngSeed"] + steps * _SEEDS) % 2**31)

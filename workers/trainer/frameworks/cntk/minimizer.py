@@ -9,6 +9,9 @@ from workers.trainer.base.signatures import Array, Rule
 from workers.trainer.base.updates import Update
 from workers.trainer.frameworks.cntk import optimizers
 
+# Between dropout's seeds of two steps: farther apart than CNTK's, which are counted from 0.
+_SEEDS = 65537
+
 
 class Minimizer(object):
     """Carries out ``update``, one of ``workers.trainer.base.updates``.
@@ -30,6 +33,10 @@ class Minimizer(object):
         self._read = [(place, one) for place, one in enumerate(arguments) if one.uid in read]
         # For how many a rate was set.
         self.steps = 0
+        drops = cntk.logging.graph.depth_first_search(
+            update.loss, lambda node: getattr(node, "op_name", "") == "Dropout"
+        )
+        self._seeds = [(one, one.attributes["rngSeed"]) for one in drops]
 
     def train(self, batch: Sequence[Any]) -> None:
         """Update by ``batch``, a value for each argument."""
@@ -38,6 +45,11 @@ class Minimizer(object):
             rate = optimizers.schedule(self._rule, rules.rate(self._rule, self.steps))
             self.trainer.parameter_learners[0].reset_learning_rate(rate)
         self.trainer.train_minibatch(self._given(batch))
+
+    def reseed(self, steps: int) -> None:
+        """Let dropout draw by these ``steps`` from now on, whatever it has drawn."""
+        for function, seed in self._seeds:
+            function.set_attribute("rngSeed", (seed + steps * _SEEDS) % 2**31)
 
     def _given(self, batch):
         return {variable: batch[place] for place, variable in self._read}

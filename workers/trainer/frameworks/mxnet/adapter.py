@@ -24,6 +24,9 @@ from workers.trainer.frameworks.mxnet.step import Step, Steps
 # What MXNet 1.9.1 says when it gets no memory: of the host (cpu_device_storage.h), of a GPU (pooled_storage_manager.h).
 SHORTAGES = ("Failed to allocate CPU Memory", "cudaMalloc retry failed", "out of memory", "std::bad_alloc")
 
+# Between the seeds of two steps.
+_SEEDS = 65537
+
 
 class Adapter(object):
     """See ``workers.trainer.frameworks``."""
@@ -169,8 +172,9 @@ class Adapter(object):
             for _ in range(steps * self._step.times if self._repeats else 0):
                 next(stream)
         checkpoint.given(self._step.model.network, self._step.trainers, arrays)
-        # What was drawn before is not drawn again.
-        mx.random.seed(self._seed + steps)
+
+    def reseed(self, steps: int) -> None:
+        mx.random.seed((self._seed + steps * _SEEDS) % 2**31)
 
     def close(self) -> None:
         self._step = None

@@ -4,8 +4,7 @@
 parameter P, and ``steps/N``, how often it has updated. All are those of the first device: in the synchronous strategies
 weights and optimiser are the same on all. Stores and servers add up gradients and keep nothing.
 
-The generators that dropout draws from cannot be read (``mxnet.random`` has only ``seed``): after a resumption they draw
-by another seed.
+The generators that dropout draws from cannot be read (``mxnet.random`` has only ``seed``): see ``reseed``.
 """
 
 from typing import Any, Dict, List, Sequence

@@ -3,7 +3,8 @@
 A model for it is ``build(job, process)`` in ``suites/models/<model>/tensorflow.py``, which returns an object with
 ``variables`` (all trainable ones, in a fixed order), ``updates`` (see ``workers.trainer.base.updates``: losses are
 scalar tensors, made in a ``tf.function``) and ``batches(rank)`` (an endless iterator of (tensors, work)). One that
-casts by itself has ``precision``, what it computes in (see ``precision.check``).
+casts by itself has ``precision``, what it computes in (see ``precision.check``). One that drops at random has
+``draw(step)``, by which what is dropped is a matter of the step.
 """
 
 import collections
@@ -51,6 +52,7 @@ class Adapter(object):
         self._world_size = None
         self._seed = None
         self._repeats = True
+        self._steps = 0
         self._model = None
         self._minimizers = []
         # Each as often as a step carries it out.
@@ -115,6 +117,9 @@ class Adapter(object):
 
     def step(self) -> Work:
         works = []
+        self._steps += 1
+        if hasattr(self._model, "draw"):
+            self._model.draw(self._steps)
         for minimizer in self._order:
             self._batch, work = self._fetch()
             minimizer(self._batch)
@@ -256,8 +261,7 @@ class Adapter(object):
             for _ in range(steps * len(self._order) if self._repeats else 0):
                 next(batches)
         checkpoint.given(self._model, self._minimizers, self._strategy, arrays)
-        # What was drawn before is not drawn again.
-        tf.random.set_seed(self._seed + steps)
+        self._steps = steps
 
     def close(self) -> None:
         self._batches = self._model = None

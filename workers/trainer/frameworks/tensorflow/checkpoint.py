@@ -1,8 +1,7 @@
 """What a checkpoint keeps of a training in TensorFlow, as named arrays.
 
 ``weights/I`` and ``statistics/NAME`` of the model; of each update ``optimizer/N/S/I``, the state of its optimiser for
-the variable I, ``steps/N``, and ``scaler/N``, how the loss is scaled. The generators that dropout draws from are in the
-operators of a graph and cannot be read: after a resumption they draw by another seed.
+the variable I, ``steps/N``, and ``scaler/N``, how the loss is scaled. What is dropped is drawn by the step.
 
 Where a process drives several ranks, each of these variables is several: what is kept is that of its first rank, and
 each rank is given it. The running statistics, which are each rank's own, are then those of rank 0 everywhere, who alone
