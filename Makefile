@@ -14,8 +14,8 @@ OPTIONS ?=
 PYTHON311 = $(shell $(PYTHON) -m workers.node.pythons 3.11)
 PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 
-# All tests, in two processes; the slowest are named.
-WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
+# All tests, in three processes, as most of a test is waiting; the slowest are named.
+WHOLE := -n 3 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
 
 # What holds of every model in every framework.
 SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting learned_photographs convergence checkpoints \
