@@ -14,8 +14,8 @@ OPTIONS ?=
 PYTHON311 = $(shell $(PYTHON) -m workers.node.pythons 3.11)
 PYTHON36 = $(shell $(PYTHON) -m workers.node.pythons 3.6)
 
-# All tests, in three processes, as most of a test is waiting; the slowest are named.
-WHOLE := -n 3 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
+# All tests, in two processes; the slowest are named.
+WHOLE := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 --durations-min=5
 
 # What holds of every model in every framework.
 SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting learned_photographs convergence checkpoints \
@@ -114,7 +114,7 @@ gate-aa: setup ## thirty real nights of nothing, in each of which the regression
 gate-figures: setup ## how often the regression gate cries wolf and what it sees, by simulation (about half an hour of one core)
 	@$(BIN)/python -m bench.gate && $(BIN)/python -m bench.told
 
-own-scripts: setup ## training scripts of other people as they stand, under tbd exec: nanoGPT, Lightning, Trainer, Accelerate, FSDP2 (400 MB to download, about 10 minutes; NAMES="nanogpt")
+own-scripts: setup ## training scripts of other people as they stand, under tbd exec: nanoGPT, minGPT, Lightning, Trainer, Accelerate, FSDP2 (400 MB to download, about 10 minutes; NAMES="nanogpt")
 	@$(BIN)/python -m workers.node.interpreters install pytorch
 	@$(BIN)/python -m bench.own_scripts $(NAMES)
 

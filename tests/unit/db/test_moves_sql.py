@@ -45,7 +45,7 @@ def test_entries_that_are_there_are_passed_over_by_the_database(dialect: str) ->
 
 
 def test_an_insert_takes_its_values_in_the_order_of_its_columns() -> None:
-    assert experiments.INSERT.texts["sqlite"].count("?") == 10
+    assert experiments.INSERT.texts["sqlite"].count("?") == 11
     with pytest.raises(AssertionError, match="order"):
         Insert(run, "plan", "id")
 
