@@ -389,7 +389,7 @@ def test_what_is_left_of_an_experiment_at_its_deadline_is_cancelled(server: Serv
     context = replace(server.context, deadline_s=60.0)
     own = [{"deadline_s": 9.0}, {}, {"deadline_s": 5.0}]
     asked = [submit(context, SPEC | {"name": f"night-{at}"} | one, by=WHO)[0] for at, one in enumerate(own)]
-    assert [one.deadline_at for one in asked] == [now + 9.0, now + 60.0, now + 5.0]
+    assert [server.store.experiment(one.id).deadline_at for one in asked] == [now + 9.0, now + 60.0, now + 5.0]
     over = asked[2].id
     (run,) = server.store.runs_of(over)
     server.store.move_run(run.id, RunState.QUEUED, RunState.CANCELLED, at=now)

@@ -196,6 +196,7 @@ def _experiment(row: AnyRow, run_counts: Mapping[RunState, int], origin: Origin 
         ended_at=maybe_time(row.ended_at),
         cancel_requested=row.cancel_requested,
         paused=row.paused,
+        deadline_at=maybe_time(row.deadline_at),
         run_counts=run_counts,
         origin=origin,
     )
