@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.domain.asked.fingerprint import fingerprint
@@ -160,6 +160,8 @@ def test_no_device_is_ever_given_twice(sizes: list[int], wanted: list[tuple[int,
     sizes=st.lists(st.integers(1, 3), min_size=1, max_size=6),
     wanted=st.lists(st.tuples(st.sampled_from(["1x1", "2x1", "1x2"]), st.booleans(), st.integers(1, 3)), max_size=12),
 )
+@example(sizes=[2, 2, 2], wanted=[("1x1", True, 1)] * 6)
+@example(sizes=[1, 1, 1, 1], wanted=[("1x1", False, 2), ("1x1", False, 1)] * 2)
 def test_a_pass_that_remembers_what_is_full_places_as_one_that_does_not(
     sizes: list[int], wanted: list[tuple[str, bool, int]]
 ) -> None:
