@@ -298,13 +298,16 @@ def test_run_needs_no_server_and_leaves_none_behind(tmp_path: Path) -> None:
     assert alone("report", "latest").stdout.strip() == (tmp_path / "r.md").read_text().strip()
 
 
-def test_ctrl_c_without_a_server_cancels_and_waits_until_that_is_done(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_who_ends_the_command_without_a_server_cancels_and_it_waits_until_that_is_done(
+    folder: Path, tmp_path: Path, number: signal.Signals
+) -> None:
     alone = Tbd(tmp_path, None)
     running = alone.start("run", str(folder / "endless.yaml"))
     assert running.stderr is not None
     try:
         experiment = next(line for line in running.stderr if line.startswith("exp_")).partition(":")[0]
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         _, told = running.communicate(timeout=60)
     finally:
         running.kill()
@@ -312,6 +315,15 @@ def test_ctrl_c_without_a_server_cancels_and_waits_until_that_is_done(folder: Pa
     assert f"{experiment} was cancelled" in told
     with service(tmp_path) as url:
         assert Tbd(tmp_path, url).json("show", experiment)["state"] == "cancelled"
+
+
+def test_the_embedded_server_ends_with_a_command_that_is_killed(folder: Path, tmp_path: Path) -> None:
+    running = Tbd(tmp_path, None).start("run", str(folder / "endless.yaml"))
+    assert running.stderr is not None
+    next(line for line in running.stderr if line.startswith("exp_"))
+    running.kill()
+    running.communicate(timeout=60)
+    until(lambda: not is_owned(tmp_path / "data"), 60)
 
 
 def test_run_without_a_server_refuses_what_this_machine_could_never_place(tmp_path: Path) -> None:

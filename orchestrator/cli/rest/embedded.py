@@ -1,6 +1,8 @@
 """A server of one's own for one command: started as a child process, stopped at the end."""
 
+import ctypes
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from orchestrator.cli.rest.locate import client_of, find_server
 from orchestrator.cli.rest.waiting import wait_for_experiment
 
 STOP_S = 60.0  # what an orderly stop may take before the server is killed
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @contextmanager
@@ -33,12 +36,18 @@ def some_server(check: Callable[[], None] = lambda: None) -> Iterator[tuple[Clie
     check()
     output.say("no server: starting an embedded one …")
     # A session of its own: Ctrl-C is for this command, which stops the server in order. What a schedule submitted would
-    # be cut off when the command ends, and what trains ends with it.
+    # be cut off when the command ends, and what trains ends with it. So it does when this command is told to end, as a
+    # batch system and a terminal that is closed do, or is killed.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, signal.default_int_handler)
+    me = os.getpid()
     server = subprocess.Popen(
         [sys.executable, "-m", "orchestrator.app", "serve", "--port", "0", "--no-schedules", "--end-runs", "--json"],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: _end_with(me),
     )
     try:
         own = _announced_url(server)
@@ -51,7 +60,8 @@ def some_server(check: Callable[[], None] = lambda: None) -> Iterator[tuple[Clie
 
 
 def wait_for_its_end(client: Client, experiment: dict[str, Any], is_embedded: bool) -> dict[str, Any]:
-    """Follow the new ``experiment`` until it has ended; it. Ctrl-C cancels it where its server is embedded.
+    """Follow the new ``experiment`` until it has ended; it. Ctrl-C cancels it where its server is embedded, and there
+    SIGTERM and SIGHUP do.
 
     Raises:
         CommandError: the server is gone, or (130) Ctrl-C.
@@ -77,6 +87,14 @@ def _cancelled(client: Client, experiment_id: str) -> CommandError:
     return CommandError(
         f"interrupted; {experiment_id} was cancelled. What had ended is kept in TBD_DATA_DIR", INTERRUPTED
     )
+
+
+def _end_with(parent: int) -> None:
+    """Have this process end in order when ``parent`` has ended, in whatever way; called between fork and exec, of a
+    command that has one thread."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _announced_url(server: "subprocess.Popen[str]") -> str | None:
