@@ -56,6 +56,7 @@ MEASUREMENTS: dict[
     "sharing": (sharing.rig, sharing.measure, 6),
     "trouble": (trouble.rig, trouble.measure, 6),
     "exec": (own_script.rig, own_script.measure, 6),
+    "exec-whole": (own_script.rig, own_script.measure_whole, 4),
     "gang-mpirun": (gang_one_node.rig, gang_mpirun.measure, 6),
     "gang-one-node": (gang_one_node.rig, gang_one_node.measure, 6),
     "gang": (gang_start_up.rig, gang_start_up.measure, 6),

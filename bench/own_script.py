@@ -1,9 +1,11 @@
 """A plain script in PyTorch under ``tbd exec`` / the same by itself, and / under TraceML, in fresh processes; what a
-step costs under the hook / under TraceML, which has an environment of its own with the same PyTorch."""
+step costs under the hook / under TraceML, which has an environment of its own with the same PyTorch. ``measure_whole``:
+the whole command / the script by itself, and GPT-2 in a plain loop under it / as a run of the suite."""
 
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -13,9 +15,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from bench import published
 from bench.own_scripts import environment
 from bench.ratio import Ratio, in_turn, ratio
 from orchestrator.analysis.analyse import analyse
+from tests.support.service import Service, running_service
 from workers.node import interpreters
 from workers.node.event_log import EventLog
 from workers.node.one_host import carry_out
@@ -25,6 +29,9 @@ from workers.node.own.script import Command, OwnScript
 # width of the network -> steps: some 2 ms and some 50 ms a step on one core of an AMD EPYC; judgements.
 LENGTHS = {"2 ms": (256, 3000), "50 ms": (1700, 240)}
 WARM_UP = 20
+# Some 30 s of steps of 50 ms.
+WHOLE = ("train.py", "1700", "600")
+GPT_2 = published.Network("gpt-2", {}, "transformers", "GPT2LMHeadModel", 1)
 
 TRACEML = Path(__file__).with_name("traceml.txt")
 # What the scripts begin with: ``step`` is around each step, ``watch`` ends and begins the watching.
@@ -138,6 +145,56 @@ def measure(folder: Path, pairs: int) -> list[Ratio]:
     return found
 
 
+def measure_whole(folder: Path, pairs: int) -> list[Ratio]:
+    """``tbd exec --repeats 1`` of a script that takes some 30 s, with a data directory of its own each time / the
+    script by itself, by the clock on the wall; and GPT-2 `small`: the suite's network in a loop of a few lines under
+    ``tbd exec`` / as a run, on one core each."""
+
+    def under_exec() -> float:
+        with tempfile.TemporaryDirectory(dir=folder) as data:
+            return _seconds(
+                folder, [sys.executable, "-m", "orchestrator.cli.main", *ONE_RUN, "--", _python(), *WHOLE], data
+            )
+
+    name = "tbd exec --repeats 1 of a script of 30 s / the script"
+    found = [ratio(name, "<= 1.3", *in_turn(pairs, under_exec, lambda: _seconds(folder, [_python(), *WHOLE])))]
+    with running_service(Service, TBD_CPU_DEVICES="2") as service:
+        taken = in_turn(pairs, lambda: _gpt_2_in_a_loop(folder), lambda: _gpt_2_of_the_suite(service))
+    return [*found, ratio("GPT-2 in a plain loop under exec / as a run of the suite", "0.97 to 1.03", *taken)]
+
+
+ONE_RUN = ("exec", "--repeats", "1", "--json")
+
+
+def _seconds(folder: Path, command: list[str], data: str = "") -> float:
+    """How long ``command`` takes, which has nobody's data but that in the folder ``data``."""
+    around = {**os.environ, "PYTHONPATH": str(published.ROOT)}
+    around = {name: value for name, value in around.items() if not name.startswith("TBD_")} | {"TBD_DATA_DIR": data}
+    began = time.monotonic()
+    subprocess.run(command, cwd=folder, env=around, capture_output=True, check=True)
+    return time.monotonic() - began
+
+
+def _gpt_2_in_a_loop(folder: Path) -> float:
+    """Steps a second of the suite's network in ``bench.published_loop``, as ``tbd exec`` tells them."""
+    path = folder / "gpt-2.json"
+    job = published.job(folder, GPT_2, published.SIZE, min(os.sched_getaffinity(0)))
+    # It is ended before it is through.
+    path.write_text(json.dumps(job | {"plan": job["plan"] | {"steps": 10_000}}))
+    words = ("-m", "bench.published_loop", "ours", GPT_2.kit, GPT_2.published, str(path))
+    _, entries = _under_exec(folder, *words, PYTHONPATH=str(published.ROOT), OMP_NUM_THREADS="1")
+    return _throughput(entries)
+
+
+def _gpt_2_of_the_suite(service: Service) -> float:
+    """Samples a second, of which a step has one."""
+    batch = {"per_device_batch_size": GPT_2.batch, "size": published.SIZE, "repeats": 1, "max_repeats": 1}
+    experiment = service.submit({"name": "bench-gpt-2", "model": GPT_2.model, "framework": "pytorch", **batch})
+    service.wait(experiment, 600, 0.5)
+    (row,) = service.call("GET", f"/api/v1/experiments/{experiment}/results")["items"]
+    return float(row["throughput"]["value"])
+
+
 class Sides:
     """The two sides of a ratio: a script of so many steps, watched or by itself; and what else they tell."""
 
@@ -154,10 +211,7 @@ class Sides:
         began = time.time()
         text, entries = _under_exec(self._folder, *self._words)
         told = json.loads(text)
-        rate = analyse({"here": entries}).measurement("throughput")
-        assert rate is not None, entries[-1]
-        assert rate.value is not None
-        self.printed.append(rate.value / 64)
+        self.printed.append(_throughput(entries) / 64)
         self.started.append(told["first"] - began)
         return float(told["rate"])
 
@@ -172,6 +226,13 @@ class Sides:
     def traced(self) -> float:
         """The same under TraceML, begun as its users begin it."""
         return float(_under_traceml(self._folder, "traced.py", *self._more)["rate"])
+
+
+def _throughput(entries: list[dict[str, Any]]) -> float:
+    rate = analyse({"here": entries}).measurement("throughput")
+    assert rate is not None, entries[-1]
+    assert rate.value is not None
+    return rate.value
 
 
 def _taken(blocks: dict[str, list[float]]) -> float:
@@ -195,14 +256,14 @@ def _python() -> str:
     return found
 
 
-def _under_exec(folder: Path, *words: str) -> tuple[str, list[dict[str, Any]]]:
-    """What the script printed, and its log."""
+def _under_exec(folder: Path, *words: str, **more: str) -> tuple[str, list[dict[str, Any]]]:
+    """What the script printed, and its log; ``more``: of its environment."""
     python = _python()
     asked = jobs.Asked(600.0, None, None, None, 3600.0)
     job = jobs.job_of(asked, {"script": words[0]}, 1, python, {"words": list(words)}, "here")
     with tempfile.TemporaryDirectory(dir=folder) as place:
         log = EventLog(Path(place) / "log.jsonl")
-        failure = carry_out(job, log, partial(OwnScript, Command([python, *words], folder, dict(os.environ))))
+        failure = carry_out(job, log, partial(OwnScript, Command([python, *words], folder, {**os.environ, **more})))
         assert failure is None, failure
         entries = log.slice(0, log.last_seq)
     text = "".join(

@@ -150,7 +150,7 @@ def read(folder: Path, network: Network, side: str, size: str = SIZE) -> dict[st
     core = min(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(prefix="published-job-") as own:
         path = Path(own) / "job.json"
-        path.write_text(json.dumps(_job(folder, network, size, core)))
+        path.write_text(json.dumps(job(folder, network, size, core)))
         path_there = f"{ROOT}{os.pathsep}{folder / network.kit}"
         environment = {**os.environ, **interpreter.environment, "PYTHONPATH": path_there}
         # What a side compiles is compiled once for all of its processes, and nobody else's.
@@ -168,12 +168,12 @@ def read(folder: Path, network: Network, side: str, size: str = SIZE) -> dict[st
     return found
 
 
-def _job(folder: Path, network: Network, size: str, core: int) -> dict[str, Any]:
+def job(folder: Path, network: Network, size: str, core: int) -> dict[str, Any]:
     """As for a comparison of frameworks, but with dropout, as when it is timed."""
     facts = load_catalog().models[network.model]
     table = parity.size_of(facts, size, network.options)
-    job = parity.job(facts, network.framework, table, network.batch, SEED, [core], network.options)
-    job["model"]["sizes"] = {"compared": dict(table)}
-    job["plan"] |= {"warm_up_steps": WARM_UP_STEPS, "steps": STEPS}
+    found = parity.job(facts, network.framework, table, network.batch, SEED, [core], network.options)
+    found["model"]["sizes"] = {"compared": dict(table)}
+    found["plan"] |= {"warm_up_steps": WARM_UP_STEPS, "steps": STEPS}
     dataset = {"root": str(folder / network.data)} if network.data else None
-    return job | {"process": "worker0", "dataset": dataset}
+    return found | {"process": "worker0", "dataset": dataset}

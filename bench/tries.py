@@ -1,4 +1,5 @@
-"""How often a series of tries keeps an edit that changes nothing, and one that gains 2 %: ``python -m bench.tries``.
+"""How often a series of tries keeps an edit that changes nothing, and one that gains 2 %, and how often one script is
+told to differ from itself: ``python -m bench.tries``.
 
 Prints Markdown; docs/use/exec.md quotes it. All by the product's rule, over rates of recorded processes: a run is the
 mean of 30 steps in a row of one of them, drawn anew for each side of each pair.
@@ -11,10 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from orchestrator.analysis.statistics import tries
+from orchestrator.analysis.statistics.blocks import compare_groups
 
 RECORDED = Path(__file__).parent / "noise" / "solo.json"
 STEPS = 30
 SERIES, TRIES, PAIRS = 200, 100, 12
+RUNS = 6  # of each side, where nobody says how many
 GAIN = 0.02
 BETWEEN = 0.01  # deviation between processes at which the gain is to be seen
 
@@ -44,6 +47,14 @@ def clean_series(rng, count=SERIES, edits=TRIES):
     return 1 - np.any([kept(rng, number, count=count) for number in range(1, edits + 1)], axis=0).mean()
 
 
+def told_to_differ(rng, count=SERIES, runs=RUNS):
+    """The share of ``count`` comparisons of a script with itself, ``runs`` of each side, that call it another speed."""
+    sides = np.exp(rates(rng, (count, 2, runs)))
+    groups = [{name: dict(enumerate(one)) for name, one in zip("AB", pair, strict=True)} for pair in sides]
+    found = [compare_groups([group])[0][0].verdict for group in groups]
+    return np.isin(found, ("faster", "slower")).mean()
+
+
 def main():
     rng = np.random.default_rng(32)
     print(f"| {SERIES} series, {PAIRS} pairs a try | |\n|---|---|")
@@ -51,6 +62,9 @@ def main():
     for number in (1, 2, 3, 5, 10, 30, 100):
         share = kept(rng, number, GAIN, BETWEEN, 2000).mean()
         print(f"| an edit that gains {GAIN:.0%}, kept as try {number} | {share:.1%} |")
+    for count in (SERIES, 5000):
+        share = told_to_differ(rng, count)
+        print(f"| a script beside itself, {RUNS} runs each: told to differ | {share:.1%} of {count:,} comparisons |")
     sys.stdout.flush()
 
 
