@@ -31,6 +31,7 @@ from orchestrator.serve.data_directory import DataDirectory
 from orchestrator.serve.quiet_server import QuietServer
 from orchestrator.serve.settings import EVERY_ADDRESS, Settings, is_loopback, read_settings
 from orchestrator.serve.tls import context_of
+from orchestrator.serve.watchdog import Watchdog
 from orchestrator.serve.webhook_post import post
 from orchestrator.services.clock import SystemClock
 from orchestrator.services.context import Context
@@ -170,7 +171,8 @@ def serve(settings: Settings, as_json: bool, owner_fd: int | None = None, **more
                 lost=lambda: end.asked or context.store.lost() or context.cluster.lost(),
             )
             _set_aside_what_stays()
-            http.run(sockets=[listener])
+            with Watchdog({"the reconciler": lambda: context.pulse.count, "HTTP": lambda: http.ticks}):
+                http.run(sockets=[listener])
             if reason := context.store.lost():
                 raise StoreUnavailable(reason)
             if reason := context.cluster.lost():

@@ -17,6 +17,9 @@ class QuietServer(uvicorn.Server):
     Args:
         ending: called in the event loop's thread when the end has begun, so that what waits there may go.
         lost: asked at every tick; a reason to end as if it had been told to.
+
+    Attributes:
+        ticks: how many there were.
     """
 
     def __init__(
@@ -27,6 +30,7 @@ class QuietServer(uvicorn.Server):
         self._lost = lost
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told = asyncio.Event()
+        self.ticks = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
@@ -36,6 +40,7 @@ class QuietServer(uvicorn.Server):
     async def main_loop(self) -> None:
         self._loop = asyncio.get_running_loop()
         while not await self.on_tick(_DATE_TICK) and not self._lost():
+            self.ticks += 1
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._told.wait(), TICK_S)
         self.should_exit = True

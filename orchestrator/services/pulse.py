@@ -12,14 +12,17 @@ class Pulse:
     def __init__(self) -> None:
         self._last = math.inf
         self._trouble = "it hangs"
+        self.count = 0  # of passes, completed or broken off
 
     def beat(self, now: float) -> None:
         """A pass was completed at ``now`` (monotonic seconds)."""
         self._last, self._trouble = now, "it hangs"
+        self.count += 1
 
     def trouble(self, reason: str) -> None:
         """A pass was broken off."""
         self._trouble = reason
+        self.count += 1
 
     def missed(self, now: float) -> str | None:
         """Why no pass was completed for ``LONGEST_S``; None where one was, or nobody makes any."""
