@@ -16,6 +16,7 @@ from typing import Any
 from bench import (
     command_line,
     disturbance,
+    entries,
     gang_mpirun,
     gang_one_node,
     gang_start_up,
@@ -45,6 +46,7 @@ MEASUREMENTS: dict[
     "pages-mlflow": (pages.beside_mlflow, pages.measure_beside, 10),
     "idle": (lists.a_long_queue, lists.measure_idle, 6),
     "ingest": (ingest.rig, ingest.measure, 4),
+    "entries": (entries.rig, entries.measure, 8),
     "posts": (running_service, posts.measure, 8),
     "control": (training.rig, training.measure_control, 32),
     "pytorch": (training.rig, training.measure_pytorch, 62),

@@ -217,9 +217,7 @@ print(json.dumps([experiment, ids[-100:]]))
 @contextmanager
 def mlflow(folder: Path) -> Iterator[dict[str, str]]:
     """Its server, in an environment of its own."""
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
-    python = str(folder / "env" / "bin" / "python")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *MLFLOW], check=True)
+    python = mlflow_python(folder)
     store = f"sqlite:///{folder / 'mlflow.db'}"
     filling = [python, "-c", _FILL_MLFLOW, store, str(STORED)]
     experiment, ids = json.loads(subprocess.run(filling, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
@@ -235,6 +233,14 @@ def mlflow(folder: Path) -> Iterator[dict[str, str]]:
     finally:
         os.killpg(server.pid, signal.SIGTERM)  # its workers with it
         server.wait()
+
+
+def mlflow_python(folder: Path) -> str:
+    """An interpreter that has MLflow, in an environment that is made in ``folder``."""
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
+    python = str(folder / "env" / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *MLFLOW], check=True)
+    return python
 
 
 def _wait_for(url: str) -> None:
