@@ -24,7 +24,7 @@ SUITE := $(patsubst %,tests/contract/test_%.py,every_cell models overfitting lea
 	profiles_pytorch profiles_tensorflow profiles_mxnet profiles_cntk) \
 	$(patsubst %,tests/integration/test_%.py,convergence_runs resumed_runs largest_batches)
 
-.PHONY: help schedules-year seeded-faults demo nightly-demo gate-demo gate-aa pytorch-pythons test test-changed test-all lint unit bench faults coverage gate-figures own-scripts test-horovod-pytorch cluster scaling s-sgd deploy-check suite-check fuzz openapi matrix gpu-check cuda-names pytorch-cuda12 announce-downloads setup system-packages interpreters test-interpreters browser clean
+.PHONY: help succession schedules-year seeded-faults demo nightly-demo gate-demo gate-aa pytorch-pythons test test-changed test-all lint unit bench faults coverage gate-figures own-scripts test-horovod-pytorch cluster scaling s-sgd deploy-check suite-check fuzz openapi matrix gpu-check cuda-names pytorch-cuda12 announce-downloads setup system-packages interpreters test-interpreters browser clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -61,6 +61,9 @@ lint: setup ## style, types, import rules, Python 3.6 cleanness of the island; n
 
 faults: setup interpreters ## only the tests of bad luck: killed servers, dying ranks, full disks, a database that goes away
 	@$(BIN)/python -m pytest tests/faults
+
+succession: setup ## two servers on one PostgreSQL and one Ray, the one that leads killed every minute: is anything lost, and how soon is the next run placed (MINUTES=30)
+	@$(BIN)/python -m tests.faults.succession --minutes $(or $(MINUTES),30)
 
 bench: setup test-interpreters ## the ratios of docs/build/benchmarks.md, measured side by side on this machine (about 40 minutes, and hours for published networks and trainers, as their pilots say)
 	@deploy/system_packages.sh wrk

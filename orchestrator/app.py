@@ -10,7 +10,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from orchestrator.api.door.http_protocol import HttpProtocol
+from orchestrator.db.connection.right import NEWS, RING, Right
 from orchestrator.db.connection.writer import THREAD as WRITER_THREAD
 from orchestrator.db.opening import open_store, open_to_serve
 from orchestrator.domain.around.server import Server
@@ -38,7 +39,10 @@ from orchestrator.services.context import Context
 from orchestrator.services.facts.catalog import load_catalog
 from orchestrator.services.gate.gatekeeper import Gatekeeper
 from orchestrator.services.gate.messenger import Messenger
+from orchestrator.services.lookout import Lookout
 from orchestrator.services.reconcile.reconciler import Bell, Reconciler
+from orchestrator.services.reconcile.roster import Roster
+from orchestrator.services.reconcile.stored_nodes import StoredNodes
 from orchestrator.services.reconcile.trouble import WatchedCluster
 from orchestrator.services.schedule.deadlines import Deadlines
 from orchestrator.services.schedule.scheduler import POLL_S, Scheduler
@@ -61,9 +65,10 @@ def running_service(
     clock: Clock = SYSTEM_CLOCK,
     poll_s: float = POLL_S,
 ) -> Iterator[Context]:
-    """Everything but HTTP, running: store, cluster, reconciler and, with ``schedules``, their submission. ``server`` is
-    the only one of the database until the end. What it started is stopped then; trainings go on, unless ``end_runs``.
-    ``poll_s``: how often at least the clock is compared with schedules.
+    """Everything but HTTP, running: the store, and where ``server`` leads the cluster, the reconciler and, with
+    ``schedules``, their submission. On PostgreSQL with a Ray that several servers reach it may follow first. What it
+    started is stopped at the end; trainings go on, unless ``end_runs``. ``poll_s``: how often at least the clock is
+    compared with schedules.
 
     Raises:
         AlreadyServed: there is a server of the database.
@@ -71,46 +76,107 @@ def running_service(
     """
     with ExitStack() as stack:
         catalog = load_catalog(settings.suite_path)
-        opened = partial(open_to_serve, server=server, say=_say)
+        opened = partial(open_to_serve, server=server, say=_say, follows=bool(settings.ray_address))
         store = open_store(settings.database_url, settings.database_wait_s, _say, open_now=opened)
         stack.callback(store.close)
-        swept = store.sweep()
-        if swept:
-            log.warning("%d experiments were removed that a crash had left half imported or half removed", swept)
+        right = store.right
+        assert right is not None
         check_that_it_may_listen(settings, store)
-        cluster = WatchedCluster(make_cluster(settings, directory), clock)
-        stack.callback(leave, cluster, store, settings, end_runs)
-        step_back(cluster)
-        bell, alarm, knock, mail, hour = Bell(), Bell(), Bell(), Bell(), Bell()
+        cluster = WatchedCluster(None, clock, StoredNodes(store, clock, store.leader))
+        bells = [Bell() for _ in range(5)]
 
         def ring() -> None:
-            for one in (bell, alarm, knock, mail, hour):
+            for one in bells:
                 one.ring()
 
-        context = Context(store, cluster, catalog, clock, ring, deadline_s=settings.deadline_s)
-        reconciler = Reconciler(context, bell, settings.fence_s)
-        stack.callback(reconciler.close)
-        store.await_predecessor()
-        reconciler.start()
-        deadlines = Deadlines(context, hour, poll_s)
-        stack.callback(deadlines.close)
-        deadlines.start()
-        if schedules:
-            scheduler = Scheduler(context, alarm, poll_s)
-            stack.callback(scheduler.close)
-            scheduler.start()
-            gatekeeper = Gatekeeper(context, knock, settings.gate_budget_ratio, poll_s)
-            stack.callback(gatekeeper.close)
-            gatekeeper.start()
-            messenger = Messenger(context, mail, post, poll_s)
-            stack.callback(messenger.close)
-            messenger.start()
+        def wake() -> None:
+            ring()
+            if not store.leads():
+                right.tell(RING)
+
+        context = Context(store, cluster, catalog, clock, wake, deadline_s=settings.deadline_s)
+        heard = {RING: ring, NEWS: context.news.tell}
+        right.listen(lambda word: heard[word]() if word in heard else None)
+
+        def begin(leading: ExitStack) -> None:
+            swept = store.sweep()
+            if swept:
+                log.warning("%d experiments were removed that were left half imported or half removed", swept)
+            made = make_cluster(settings, directory, right)
+            leading.callback(leave, cluster, store, right, settings, end_runs)
+            cluster.lead(made)
+            step_back(cluster)
+            bell, alarm, knock, mail, hour = bells
+            leading.enter_context(context.news.listening(lambda: right.tell(NEWS)))
+            looking: list[Reconciler | Lookout] = [
+                Reconciler(context, bell, settings.fence_s),
+                Deadlines(context, hour, poll_s),
+            ]
+            if settings.ray_address and right.term() is not None:
+                looking.append(Roster(context))
+            if schedules:
+                looking.append(Scheduler(context, alarm, poll_s))
+                looking.append(Gatekeeper(context, knock, settings.gate_budget_ratio, poll_s))
+                looking.append(Messenger(context, mail, post, poll_s))
+            for one in looking:
+                leading.callback(one.close)
+                one.start()
+
+        lead = Lead(right, begin, cluster.give_up)
+        stack.callback(lead.close)
+        lead.start()
         yield context
 
 
-def leave(cluster: Cluster, store: Store, settings: Settings, end_runs: bool) -> None:
-    """Let go of the cluster at the end: trainings go on, unless ``end_runs``. It is not ended in another's hands."""
-    if store.lost():
+class Lead:
+    """What only the server that leads runs: it is begun at once where this one does, else when it takes the lead.
+    ``begin`` puts what is to be ended on a stack; ``give_up`` is told where it fails later."""
+
+    LOOK_S = 1.0
+
+    def __init__(self, right: Right, begin: Callable[[ExitStack], None], give_up: Callable[[str], None]) -> None:
+        self._right = right
+        self._begin = begin
+        self._give_up = give_up
+        self._begun = ExitStack()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._await, name="tbd-lead", daemon=True)
+
+    def start(self) -> None:
+        """Raises what ``begin`` does."""
+        if self._right.await_lead(0.0):
+            with ExitStack() as begun:
+                self._begin(begun)
+                self._begun = begun.pop_all()
+        else:
+            self._thread.start()
+
+    def _await(self) -> None:
+        # Now, so that the one that is succeeded is missed shortly.
+        from orchestrator.cluster.ray_cluster import import_ray
+
+        import_ray()
+        while not self._closing.is_set():
+            if self._right.await_lead(self.LOOK_S):
+                try:
+                    self._begin(self._begun)
+                except Exception as error:
+                    log.exception("this server ought to lead")
+                    self._give_up(f"this server ought to lead, and cannot: {error}")
+                return
+
+    def close(self) -> None:
+        """End it all, what was begun last first."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._begun.close()
+
+
+def leave(cluster: Cluster, store: Store, right: Right, settings: Settings, end_runs: bool) -> None:
+    """Let go of the cluster at the end: trainings go on, unless ``end_runs``. It is not ended in another's hands, nor
+    before those that wait for it."""
+    if store.lost() or (right.is_followed() and not end_runs):
         cluster.close()
     elif left := cluster.shut_down(end_runs=end_runs):
         _say(
@@ -131,16 +197,19 @@ def step_back(cluster: Cluster) -> None:
     background.session_steps_back(os.getpid())
 
 
-def make_cluster(settings: Settings, directory: Path) -> Cluster:
-    """The cluster adapter that the settings name. Only the one that is used is imported: Ray is large."""
+def make_cluster(settings: Settings, directory: Path, right: Right) -> Cluster:
+    """The cluster adapter that the settings name. Only the one that is used is imported: Ray is large. Agents that
+    several servers reach are called by the term of ``right``; those of an embedded cluster nobody else has."""
     if settings.cluster == "local":
         from orchestrator.cluster.local import LocalCluster
 
         return LocalCluster(directory / "local", settings.fence_s, settings.idle_exit_s, settings.local_nodes)
     from orchestrator.cluster.ray_cluster import RayCluster
 
-    address, folder = settings.ray_address or None, directory / "ray"
-    return RayCluster(address, folder, settings.fence_s, settings.idle_exit_s, settings.ray_wait_s)
+    folder, given = directory / "ray", (settings.fence_s, settings.idle_exit_s, settings.ray_wait_s)
+    if settings.ray_address:
+        return RayCluster(settings.ray_address, folder, *given, right.term)
+    return RayCluster(None, folder, *given)
 
 
 def serve(settings: Settings, as_json: bool, owner_fd: int | None = None, **more: Any) -> None:

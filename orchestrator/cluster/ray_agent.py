@@ -23,12 +23,17 @@ class AgentActor:
 
     def answer(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Call a method of the agent: ``{"result"}``, or ``{"error"}`` with its type and message."""
+        return self.answer_in_term(None, method, arguments)
+
+    def answer_in_term(self, term: int | None, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The same for a server of a database with terms."""
         if not hasattr(self._here, "stepped_back"):  # Ray has threads of its own for this
             self._agent.step_back()
             self._here.stepped_back = True
         try:
             if method not in METHODS:
                 raise ValueError(f"unknown method {method!r}")
+            self._agent.heed(term)
             return {"result": getattr(self._agent, method)(**arguments)}
         except Exception as error:  # belongs to the caller
             return {"error": f"{type(error).__name__}: {error}"}

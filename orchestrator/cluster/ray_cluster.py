@@ -60,16 +60,24 @@ _DRIVER_ENVIRONMENT = {
 }
 
 Answer = TypeVar("Answer")
+# The term of this server, which each call to an agent carries; None where there are no terms. Raises
+# ``ClusterUnavailable`` where this server must call nobody: another one may lead.
+Term = Callable[[], int | None]
 
 _log = logging.getLogger(__name__)
+
+
+def without_term() -> None:
+    """The term of a server whose agents no other server has."""
 
 
 class RayHandle:
     """The way to an agent in an actor."""
 
-    def __init__(self, ray: Any, actor: Any) -> None:
+    def __init__(self, ray: Any, actor: Any, term: Term = without_term) -> None:
         self._ray = ray
         self._actor = actor
+        self._term = term
 
     def call(self, method: str, patience_s: float, /, **arguments: Any) -> Any:
         try:
@@ -79,7 +87,10 @@ class RayHandle:
 
     def later(self, method: str, patience_s: float, /, **arguments: Any) -> "Future[Any]":
         answer: Future[Any] = Future()
-        self._ask(method, arguments).future().add_done_callback(lambda raw: self._pass_on(raw, answer))
+        try:
+            self._ask(method, arguments).future().add_done_callback(lambda raw: self._pass_on(raw, answer))
+        except AgentUnreachable as error:
+            answer.set_exception(error)
         return answer
 
     def _pass_on(self, raw: "Future[Any]", answer: "Future[Any]") -> None:
@@ -92,16 +103,26 @@ class RayHandle:
 
     def leave(self) -> None:
         """Have the agent end its attempts and itself."""
+        self._term_now()
         try:
             self._ray.get(self._actor.leave.remote(), timeout=LEAVE_TIMEOUT_S)
         except self._ray.exceptions.RayError as error:
             _log.warning("an agent does not leave in order: %s", _first_line(error))
             self._ray.kill(self._actor)
 
+    def _term_now(self) -> int | None:
+        try:
+            return self._term()
+        except ClusterUnavailable as error:
+            raise AgentUnreachable(str(error)) from error
+
     def _ask(self, method: str, arguments: Mapping[str, Any]) -> Any:
         # A group that the actor does not have aborts its process: name none but the one it was made with.
-        answer = self._actor.answer.options(concurrency_group="wait") if method == "wait" else self._actor.answer
-        return answer.remote(method, dict(arguments))
+        # An actor of the version before knows of no terms.
+        term, has_terms = self._term_now(), hasattr(self._actor, "answer_in_term")
+        answer = self._actor.answer_in_term if has_terms else self._actor.answer
+        answer = answer.options(concurrency_group="wait") if method == "wait" else answer
+        return answer.remote(*([term] if has_terms else []), method, dict(arguments))
 
 
 class RayCluster(AgentCluster):
@@ -113,15 +134,23 @@ class RayCluster(AgentCluster):
         fence_s: seconds without contact after which an agent ends its attempts.
         idle_exit_s: seconds without a server after which an embedded Ray ends itself.
         wait_s: seconds without an answer of a Ray at ``address`` after which it is given up: ``lost``.
+        term: of this server, which calls to agents of a Ray at ``address`` carry.
 
     Raises:
         ClusterUnavailable: Ray does not start, or cannot be reached.
     """
 
     def __init__(
-        self, address: str | None, directory: Path, fence_s: float, idle_exit_s: float, wait_s: float = WAIT_S
+        self,
+        address: str | None,
+        directory: Path,
+        fence_s: float,
+        idle_exit_s: float,
+        wait_s: float = WAIT_S,
+        term: Term = without_term,
     ) -> None:
         super().__init__()
+        self._term = term
         self._directory = Path(directory).absolute()
         self._fence_s = fence_s
         self._embedded = None if address else EmbeddedRay(self._directory, idle_exit_s)
@@ -155,8 +184,7 @@ class RayCluster(AgentCluster):
         if self._embedded is not None:
             address = self._embedded.ensure()
             os.environ.update(self._embedded.environment)
-        os.environ.update(_DRIVER_ENVIRONMENT)
-        ray = _import_ray()
+        ray = import_ray()
         own = {"_node_ip_address": HOST} if self._embedded is not None else {}
         try:
             ray.init(
@@ -233,7 +261,7 @@ class RayCluster(AgentCluster):
         """The name that the node's agent was given when it was made."""
         try:
             actor = self._ray.get_actor(_actor_name(node_id), NAMESPACE)
-            return str(RayHandle(self._ray, actor).call("heartbeat", CALL_TIMEOUT_S)["node"])
+            return str(RayHandle(self._ray, actor, self._term).call("heartbeat", CALL_TIMEOUT_S)["node"])
         except (ValueError, AgentUnreachable, AgentError):
             return None
 
@@ -247,7 +275,7 @@ class RayCluster(AgentCluster):
         self._versions.check_node(node_id)
         is_new = False
         try:
-            agent = RayHandle(self._ray, self._ray.get_actor(_actor_name(node_id), NAMESPACE))
+            agent = RayHandle(self._ray, self._ray.get_actor(_actor_name(node_id), NAMESPACE), self._term)
         except ValueError:  # there is none
             is_new, agent = True, self._make(node_id, name)
         except self._ray.exceptions.RayError as error:
@@ -275,7 +303,7 @@ class RayCluster(AgentCluster):
             self._ray.get(actor.process.remote(), timeout=MAKE_TIMEOUT_S)
         except (self._ray.exceptions.RayError, ValueError) as error:
             raise AgentUnreachable(f"its agent cannot be made: {_first_line(error)}") from error
-        return RayHandle(self._ray, actor)
+        return RayHandle(self._ray, actor, self._term)
 
     def hold(self, attempt_id: str, placement: Placement) -> Placement:
         """An embedded Ray has no other users."""
@@ -298,8 +326,9 @@ class RayCluster(AgentCluster):
         """Ray's own calls about placement groups have no time-outs, so they are made in a thread that may be left.
 
         Raises:
-            ClusterUnavailable: Ray does not answer, or not within ``limit_s``.
+            ClusterUnavailable: Ray does not answer, or not within ``limit_s``; or this server must ask nobody.
         """
+        self._term()
         answer: Future[Answer] = Future()
 
         def carry_out() -> None:
@@ -354,7 +383,7 @@ class RayCluster(AgentCluster):
                 actor = self._ray.get_actor(_actor_name(node_id), NAMESPACE)
             except (ValueError, self._ray.exceptions.RayError):
                 continue
-            RayHandle(self._ray, actor).leave()
+            RayHandle(self._ray, actor, self._term).leave()
         self._ray.shutdown()
 
 
@@ -374,10 +403,14 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
-def _import_ray() -> Any:
-    """Import Ray; where it was imported before, have it read the environment again."""
+def import_ray() -> Any:
+    """Import Ray, which takes a second or two; where it was imported before, have it read the environment again."""
+    os.environ.update(_DRIVER_ENVIRONMENT)
     known = "ray" in sys.modules
     import ray
+
+    # It would warn that it leaves SIGTERM alone where another thread than the main one connects: it need not have that.
+    logging.getLogger("ray._private.worker").setLevel(logging.ERROR)
 
     if known:
         from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]

@@ -13,15 +13,15 @@ from orchestrator.domain.words.errors import StoreFull, StoreUnavailable
 PAUSE_S = 1.0
 
 
-def open_to_serve(url: str, server: Server, say: Callable[[str], None]) -> SqlStore:
-    """The store of ``url`` for ``server``, which alone decides for it until it closes the store. Nothing
-    of the database is touched before that is so.
+def open_to_serve(url: str, server: Server, say: Callable[[str], None], *, follows: bool = False) -> SqlStore:
+    """The store of ``url`` for ``server``, which leads until it closes the store; where it ``follows`` and another one
+    leads, as soon as that is over.
 
     Raises:
-        AlreadyServed: another server does.
+        AlreadyServed: another server leads, and this one does not follow.
         SettingsError, StoreUnavailable: see ``SqlStore``.
     """
-    taken = right.take(url, server, say)
+    taken = right.take(url, server, say, follows=follows)
     try:
         return SqlStore(url, taken)
     except BaseException:
@@ -75,4 +75,4 @@ class LookingStore(SqlStore):
 
     def __init__(self, url: str) -> None:
         self.database = OfThisVersion(url)
-        self._right = None
+        self.right = None

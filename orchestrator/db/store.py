@@ -32,6 +32,7 @@ from orchestrator.db.together import imported, removal, results
 from orchestrator.db.upgrade import admin
 from orchestrator.domain.around.access import Deed
 from orchestrator.domain.around.device_health import DeviceEvent, EventKind
+from orchestrator.domain.around.server import Server
 from orchestrator.domain.asked.placement import NodeState
 from orchestrator.domain.ports import Store
 from orchestrator.domain.runs.log import Entry, Line
@@ -57,7 +58,7 @@ class SqlStore(HistoryPart, SchedulePart):
         parsed = engines.parse_url(url)
         self.database: Database
         self.database = SqliteDatabase(parsed) if engines.is_sqlite(parsed) else PostgresqlDatabase(parsed, right)
-        self._right = right
+        self.right = right
 
     # experiments
 
@@ -106,7 +107,7 @@ class SqlStore(HistoryPart, SchedulePart):
 
     def sweep(self) -> int:
         """Remove what imports and removals that a crash cut off have left; of how many experiments. For the server that
-        has the right to decide, before it serves: those of others would be cut off by it."""
+        begins to lead: an import that another one carries out is cut off by it, and says so."""
         found = self.database.write(removal.cut_off)
         for experiment_id in found:
             self._remove_hidden(experiment_id)
@@ -154,7 +155,7 @@ class SqlStore(HistoryPart, SchedulePart):
         if not write(lambda connection: imported.begin(connection, experiment, runs)):
             return False
         for part in imported.parts(logs):
-            write(partial(imported.add, part=part))
+            write(partial(imported.add, experiment_id=experiment.id, part=part))
         return self._act(lambda connection: imported.finish(connection, experiment, runs), deed)
 
     # runs
@@ -217,6 +218,8 @@ class SqlStore(HistoryPart, SchedulePart):
             raise ValueError(f"a node is not ordered to be {state}")
         self._act(lambda connection: nodes.order(connection, node, state), deed)
 
+    know_nodes = writes(nodes.know)
+    known_nodes = reads(nodes.known)
     add_device_events = writes(device_rows.add)
     open_device_events = reads(device_rows.open_ones)
     device_events = reads(device_rows.page)
@@ -251,18 +254,19 @@ class SqlStore(HistoryPart, SchedulePart):
     deeds = reads(deed_rows.page)
     ping = writes(nodes.beat)
 
-    def await_predecessor(self) -> None:
-        """Return when no server that came before decides any more."""
-        if self._right is not None:
-            self._right.await_predecessor()
+    def leader(self) -> Server | None:
+        return self.right.leader() if self.right is not None else None
+
+    def leads(self) -> bool:
+        return self.right is None or self.right.await_lead(0.0)
 
     def lost(self) -> str | None:
-        return self._right.lost() if self._right is not None else None
+        return self.right.lost() if self.right is not None else None
 
     def close(self) -> None:
         self.database.close()
-        if self._right is not None:
-            self._right.close()
+        if self.right is not None:
+            self.right.close()
 
 
 def _keeps_the_contract(store: SqlStore) -> Store:

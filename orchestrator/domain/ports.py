@@ -9,6 +9,7 @@ from orchestrator.domain.around.device_health import DeviceEvent, DeviceStore
 from orchestrator.domain.around.history import HistoryStore
 from orchestrator.domain.around.predictions import PredictionStore
 from orchestrator.domain.around.schedule import ScheduleStore
+from orchestrator.domain.around.server import Server
 from orchestrator.domain.around.webhooks import WebhookStore
 from orchestrator.domain.asked.placement import Node, NodeState, Placement
 from orchestrator.domain.runs.filters import CalibrationFilter, CellFilter, ExperimentFilter, RunFilter, TransferFilter
@@ -312,11 +313,23 @@ class Store(AccessStore, AlertStore, DeviceStore, HistoryStore, PredictionStore,
     def order_node(self, node: str, state: NodeState | None, deed: Deed | None = None) -> None:
         """Order a node to be drained or quarantined, or (None) take the order back."""
 
+    def know_nodes(self, told: Mapping[str, Mapping[str, Any]], gone: Collection[str]) -> None:
+        """Store what is known of nodes, by their names, and forget those that are gone."""
+
+    def known_nodes(self) -> Mapping[str, Mapping[str, Any]]:
+        """What was stored of all nodes, by name."""
+
     def ping(self) -> None:
         """Return when the database answers and accepts writes."""
 
+    def leads(self) -> bool:
+        """Whether this server decides for the database; the others follow."""
+
+    def leader(self) -> Server | None:
+        """The server that does, as far as is known."""
+
     def lost(self) -> str | None:
-        """Why this server has to end: another one decides for the database now."""
+        """Why this server has to end: another one decides for the database now, or its schema is another one."""
 
     def close(self) -> None: ...
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
+from orchestrator.domain.around.server import LEASE_S
 from orchestrator.domain.words.errors import SettingsError
 from orchestrator.serve.secret_files import NOT_EVERYBODY, read_secret
 
@@ -234,6 +235,11 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         suite_path=tuple(Path(part).expanduser() for part in texts["suite_path"].split(":") if part),
     )
     assert {field.name for field in fields(Settings)} == {field for field, _, _ in VARIABLES.values()}
+    if settings.ray_address and not settings.database_url.startswith("sqlite") and settings.fence_s < 2 * LEASE_S:
+        raise SettingsError(
+            f"TBD_FENCE_S={texts['fence_s']} is too short for servers that succeed each other on PostgreSQL: when one "
+            f"was killed, agents hear of nobody for {LEASE_S:g} s and some; give {2 * LEASE_S:g} or more"
+        )
     return settings
 
 

@@ -1,4 +1,5 @@
-"""Word that something was stored, for those in this process who show it at once; and whether anybody looks at all.
+"""Word that something was stored, for those in this process who show it at once, and through the database for other
+servers (``db.connection.right``); and whether anybody looks at all.
 
 Nothing depends on it: whoever misses a word finds out at the next look into the database. It lets live streams rest in
 between. And while nobody follows a run, the reconciler need not fetch its log so often.

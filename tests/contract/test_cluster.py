@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from orchestrator.cluster.agents import AgentError, AgentUnreachable
+from orchestrator.cluster.ray_cluster import RayHandle
 from orchestrator.domain.asked.placement import Node, NodeState
 from orchestrator.domain.ports import Cluster
-from orchestrator.domain.words.errors import JobRefused, NodeFailed, NodeUnreachable, NotFound
+from orchestrator.domain.words.errors import ClusterUnavailable, JobRefused, NodeFailed, NodeUnreachable, NotFound
 from tests.contract.cluster_rigs import (
     PATIENCE_S,
     agent_of,
@@ -271,3 +273,44 @@ def _command_lines() -> str:
         except OSError:
             continue
     return "\n".join(texts)
+
+
+@pytest.mark.parametrize("rig", ["ray"], indirect=True)
+class TestATerm:
+    """Of a server, which calls to an agent that several servers reach carry."""
+
+    def test_that_is_older_than_what_the_agent_has_heard_is_refused_and_one_that_is_over_calls_nobody(
+        self, rig: Rig
+    ) -> None:
+        ray, actor = self._of_agent(rig)
+
+        def call(term: int | None) -> Any:
+            return RayHandle(ray, actor, lambda: term).call("heartbeat", PATIENCE_S)["node"]
+
+        assert {call(7), call(8), call(8), call(None)} == {rig.node().name}
+        with pytest.raises(AgentError, match="called in term 7, and another one leads in term 8"):
+            call(7)
+
+        def over() -> int:
+            raise ClusterUnavailable("the lease was not renewed")
+
+        lost = RayHandle(ray, actor, over)
+        for ask in (lambda: lost.call("heartbeat", 1.0), lambda: lost.later("heartbeat", 1.0).result(), lost.leave):
+            with pytest.raises(AgentUnreachable, match="was not renewed"):
+                ask()
+
+    def test_is_not_told_to_an_agent_of_the_version_before(self, rig: Rig) -> None:
+        ray, _ = self._of_agent(rig)
+        handle = RayHandle(ray, ray.remote(num_cpus=0)(OfTheVersionBefore).remote(), lambda: 3)
+        assert handle.call("heartbeat", PATIENCE_S) == ["heartbeat", {}]
+
+    def _of_agent(self, rig: Rig) -> tuple[Any, Any]:
+        handle: Any = rig.cluster._keepers()[rig.node().name].handle  # type: ignore[attr-defined]
+        return handle._ray, handle._actor
+
+
+class OfTheVersionBefore:
+    """What an actor of an agent was before there were terms."""
+
+    def answer(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"result": [method, arguments]}

@@ -12,6 +12,7 @@ from orchestrator.db.together import imported
 from orchestrator.domain.runs.filters import CellFilter, ExperimentFilter, RunFilter
 from orchestrator.domain.runs.log import Line
 from orchestrator.domain.runs.run import ExperimentState, RunState
+from orchestrator.domain.words.errors import StoreUnavailable
 from tests.contract import store_scenes as scene
 
 pytest_plugins = ["tests.contract.store_servers"]
@@ -55,6 +56,29 @@ def test_an_imported_run_is_stored_whole_and_once(store: SqlStore) -> None:
     assert store.entries(attempt.id) == [entry | {"node": "n0"} for entry in log]
     assert store.experiments(ExperimentFilter(label=("from", "elsewhere"))).items[0].run_counts == {RunState.FAILED: 1}
     assert [one.state for one in store.changes(experiment.id)] == ["failed", "failed"]
+
+
+@pytest.mark.parametrize("swept_before", [5, 8])
+def test_an_import_that_a_new_leader_sweeps_up_is_refused_and_may_come_again(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, swept_before: int
+) -> None:
+    """In its middle, or behind its last part."""
+    experiment = replace(scene.experiment(), state=ExperimentState.COMPLETED, ended_at=9.0)
+    (run,) = scene.runs_for(experiment)
+    ended = replace(run, state=RunState.COMPLETED, attempts=(scene.attempt_of(run),), analysis=scene.analysis())
+    log = [scene.entry(1, "log_opened"), *(scene.entry(seq) for seq in range(2, 8)), scene.entry(8, "log_closed")]
+    attempt = (ended.attempts[0].id, "n0")
+
+    def swept() -> Iterator[Line]:
+        yield from lines_of(log[:swept_before])
+        assert store.sweep() == 1
+        yield from lines_of(log)[swept_before:]
+
+    monkeypatch.setattr(imported, "PART", 2)
+    with pytest.raises(StoreUnavailable, match="send it again"):
+        store.import_experiment(experiment, [ended], {attempt: swept()})
+    assert store.import_experiment(experiment, [ended], {attempt: lines_of(log)})
+    assert len(store.entries(attempt[0])) == 8
 
 
 def test_an_import_that_was_cut_off_is_seen_by_nobody_and_taken_up_by_the_next(

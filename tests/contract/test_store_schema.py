@@ -99,8 +99,21 @@ def test_a_later_migration_runs_on_what_was_there_before_and_not_on_a_new_databa
 
 
 def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -> None:
-    later = ("session", "time_series", "alert", "delivery", "webhook", "message", "device_event", "owner_use")
-    columns = (("attempt", "fence_s"), ("attempt", "alive_at"), ("experiment", "deadline_at"), ("run", "owner"))
+    later = (
+        "session",
+        "time_series",
+        "alert",
+        "delivery",
+        "webhook",
+        "message",
+        "device_event",
+        "owner_use",
+        "known_node",
+    )
+    columns = (
+        *(("attempt", "fence_s"), ("attempt", "alive_at"), ("experiment", "deadline_at"), ("run", "owner")),
+        ("server", "until"),
+    )
     SqlStore(url).close()
 
     def described() -> list[Any]:

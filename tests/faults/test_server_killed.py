@@ -1,13 +1,9 @@
 """The server is killed, or stopped in order, in mid-run: nothing acknowledged is lost, nothing happens twice."""
 
-import os
-import secrets
-import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,14 +15,12 @@ import pytest
 
 from bench import ingest
 from orchestrator.db.together.imported import IMPORTING
-from tests.cluster.unit_keeper import environment_of
+from tests.faults.ray_apart import ROOT, UNIT, ray_apart
 from tests.faults.test_bad_luck import sleep
 from tests.support import processes
 from tests.support.service import Service, until
 from workers.node.port_choice import free_port
 
-ROOT = Path(__file__).resolve().parents[2]
-UNIT = ROOT / "deploy" / "ray"
 MARK = f"mark-{uuid.uuid4()}"
 
 
@@ -53,29 +47,10 @@ class Kept(Service):
 @pytest.fixture
 def apart(tmp_path: Path) -> Iterator[Kept]:
     """A Ray apart, and a service for it that does not run yet."""
-    short, token = tempfile.mkdtemp(prefix="ray-"), tmp_path / "token"  # Ray's sockets lie in it: short paths
-    token.write_text(secrets.token_hex(32))
-    token.chmod(0o400)
-    port = free_port()
-    shutil.copy(UNIT / "tbd.env", tmp_path)
-    own = {name: str(tmp_path / name) for name in ("TBD_DATA_DIR", "TBD_LOCK_DIR")} | {
-        "TBD_PORT": str(free_port()),
-        "TBD_RAY_ADDRESS": f"127.0.0.1:{port}",
-        "RAY_AUTH_TOKEN_PATH": str(token),
-        "TEST_MARK": MARK,
-    }
-    (tmp_path / "host.env").write_text("".join(f"{name}={text}\n" for name, text in own.items()))
-    around = {**os.environ, "PYTHONPATH": str(ROOT), **environment_of((tmp_path / "tbd.env").read_text()), **own}
-    words = ["--head", "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2", f"--temp-dir={short}"]
-    words += ["--include-dashboard=false", *around["RAY_START_OPTIONS"].split()]
-    ray = subprocess.Popen([sys.executable, "-m", "orchestrator.cluster.ray_node", *words], env=around)
-    service = Kept(Path(own["TBD_DATA_DIR"]), **{name: around[name] for name in around if name not in os.environ})
-    try:
-        yield service
-    finally:
-        ray.send_signal(signal.SIGTERM)
-        ray.wait(60)
-        shutil.rmtree(short, ignore_errors=True)
+    own = {name: str(tmp_path / name) for name in ("TBD_DATA_DIR", "TBD_LOCK_DIR")}
+    own |= {"TBD_PORT": str(free_port()), "TEST_MARK": MARK}
+    with ray_apart(tmp_path, **own) as around:
+        yield Kept(Path(own["TBD_DATA_DIR"]), **around)
 
 
 @pytest.fixture

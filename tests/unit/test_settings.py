@@ -32,6 +32,14 @@ def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
         read_settings({name: value})
 
 
+def test_a_fence_is_not_shorter_than_it_takes_to_succeed_a_server() -> None:
+    shared = {"TBD_DATABASE_URL": "postgresql://tbd@db/tbd", "TBD_RAY_ADDRESS": "head:6379"}
+    with pytest.raises(SettingsError, match=r"TBD_FENCE_S=15 is too short .* give 20 or more"):
+        read_settings({**shared, "TBD_FENCE_S": "15"})
+    for fits in ({**shared, "TBD_FENCE_S": "20"}, {"TBD_RAY_ADDRESS": "head:6379", "TBD_FENCE_S": "15"}):
+        assert read_settings(fits).fence_s == float(fits["TBD_FENCE_S"])
+
+
 def test_every_variable_is_read_and_an_empty_one_is_its_default() -> None:
     empty = read_settings(dict.fromkeys(VARIABLES, ""))
     assert empty == read_settings({})

@@ -38,6 +38,10 @@ LONGEST_WAIT_S = 30.0
 Json = Dict[str, Any]
 
 
+class SupersededError(RuntimeError):
+    """A server calls whose term is over: another one leads."""
+
+
 class KnownAttempt(NamedTuple):
     """An attempt whose log is still here. ``supervisor`` is None for one that a former agent left."""
 
@@ -99,10 +103,25 @@ class Agent:
         )
         self._closing = threading.Event()
         self._contact = _now()
+        self._term: int | None = None  # the highest of which this agent has heard
         self._sweep()
         checkpoints.tidy(self._attempts.directory / checkpoints.NAME)
         self._guard = threading.Thread(target=self._keep_fence, name="tbd-fence", daemon=True)
         self._guard.start()
+
+    def heed(self, term: int | None) -> None:
+        """Note the term of the server that calls, before its call; None: it is one of a database without terms.
+
+        Raises:
+            SupersededError: another server has called in a later one. The call is no contact.
+        """
+        with self._lock:
+            if term is not None and self._term is not None and term < self._term:
+                raise SupersededError(
+                    f"a server called in term {term}, and another one leads in term {self._term}; if that was of "
+                    "another database, start the node of this agent anew"
+                )
+            self._term = term if term is not None else self._term
 
     def step_back(self) -> None:
         """Take the calling thread out of the way of what is measured; those that answer calls do it."""

@@ -1,8 +1,9 @@
 """Live streams of server-sent events: the one place of asynchronous code. They end when what they follow has ended.
 
 A stream asks the database, not the reconciler: whatever is shown is stored, and a stream that is resumed with
-``Last-Event-ID``, also on another server, goes on where it was cut. It looks when this process has stored something,
-and from time to time, for what others may have. FastAPI adds a comment every 15 seconds of silence.
+``Last-Event-ID``, also on another server, goes on where it was cut. It looks when this process or the server that leads
+has stored something, and from time to time, for what others may have. FastAPI adds a comment every 15 seconds of
+silence.
 """
 
 import asyncio

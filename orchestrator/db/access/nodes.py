@@ -1,14 +1,19 @@
-"""What a person ordered of nodes, and the heartbeat that shows whether the database accepts writes."""
+"""What a person ordered of nodes, what is known of them, and the heartbeat that shows whether the database accepts
+writes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
+from orchestrator.db.connection.among import among
 from orchestrator.db.connection.statements import Insert
-from orchestrator.db.tables.schema import heartbeat, node_order
+from orchestrator.db.reading import rows
+from orchestrator.db.tables.schema import heartbeat, known_node, node_order
 from orchestrator.domain.asked.placement import NodeState
 
 _INSERT = Insert(node_order, "node", "state", or_nothing_on=("node",))
+_KNOW = Insert(known_node)
 ORDERS = (NodeState.DRAINING, NodeState.QUARANTINED)
 
 
@@ -25,6 +30,16 @@ def order(connection: Connection, node: str, state: NodeState | None) -> bool:
         return True
     changed = update(node_order).where(which, node_order.c.state != state.value).values(state=state.value)
     return connection.execute(changed).rowcount > 0
+
+
+def know(connection: Connection, told: Mapping[str, Mapping[str, Any]], gone: Collection[str]) -> None:
+    connection.execute(delete(known_node).where(among(known_node.c.name, [*told, *gone])))
+    _KNOW.many(connection, [(name, rows.to_text(one)) for name, one in told.items()])
+
+
+def known(connection: Connection) -> Mapping[str, Mapping[str, Any]]:
+    found = connection.execute(select(known_node).order_by(known_node.c.name))
+    return {row.name: rows.loaded(row.told) for row in found}
 
 
 def beat(connection: Connection) -> None:

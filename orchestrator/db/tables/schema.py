@@ -27,11 +27,11 @@ from orchestrator.db.tables.imported import imported_point  # noqa: F401
 from orchestrator.db.tables.metadata import Count, Key, metadata
 from orchestrator.db.tables.predictions import prediction  # noqa: F401
 from orchestrator.db.tables.schedule import fire, origin, schedule  # noqa: F401
-from orchestrator.db.tables.service import device_event, heartbeat, node_order, server  # noqa: F401
+from orchestrator.db.tables.service import device_event, heartbeat, known_node, node_order, server  # noqa: F401
 from orchestrator.db.tables.webhooks import delivery, message, webhook  # noqa: F401
 
 # The newest migration; a test holds them equal. So opening a database that is up to date does not import alembic.
-REVISION = "v0007"
+REVISION = "v0008"
 
 experiment = Table(
     "experiment",

@@ -39,8 +39,8 @@ heartbeat = Table(
     Column("beats", Count, nullable=False),
 )
 
-# One row, of PostgreSQL only (``db.right``): how many servers there were, and the last one's name, or none where that
-# one has ended in order.
+# One row, of PostgreSQL only (``db.connection.right``): who leads, the term in which it does, and until when, in
+# seconds of the database's clock; none where it has ended in order.
 server = Table(
     "server",
     metadata,
@@ -50,4 +50,13 @@ server = Table(
     Column("host", Key),
     Column("pid", Count),
     Column("since", Double),
+    Column("until", Double),
+)
+
+# What a server that follows has to know of the cluster: the nodes, each as the one that leads saw it last.
+known_node = Table(
+    "known_node",
+    metadata,
+    Column("name", Key, primary_key=True),
+    Column("told", Text, nullable=False),
 )

@@ -2,7 +2,7 @@
 and seen by nobody until the last part is there.
 
 Until then the experiment is owned by ``IMPORTING``, which no request ever is. An import that was cut off is taken up
-by the next one of the same log, or removed when a server starts (``removal.cut_off``).
+by the next one of the same log, or removed when a server begins to lead (``removal.cut_off``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,9 +15,10 @@ from orchestrator.db.reading import rows
 from orchestrator.db.run import cell_rows, cells, changes, counts, logs, runs
 from orchestrator.db.tables.schema import experiment
 from orchestrator.db.together import results
-from orchestrator.domain.around.access import IMPORTING
+from orchestrator.domain.around.access import IMPORTING, REMOVING
 from orchestrator.domain.runs.log import Line
 from orchestrator.domain.runs.run import Experiment, Run
+from orchestrator.domain.words.errors import StoreUnavailable
 
 PART, PART_BYTES = 500, 250_000  # entries that share a transaction, at most; a judgement: some milliseconds
 
@@ -49,14 +50,23 @@ def parts(entries: Mapping[tuple[str, str], Iterable[Line]]) -> Iterator[list[lo
         yield part
 
 
-def add(connection: Connection, part: Sequence[logs.EntryRow]) -> None:
+def add(connection: Connection, experiment_id: str, part: Sequence[logs.EntryRow]) -> None:
+    """Raises ``StoreUnavailable`` where the import was swept up meanwhile."""
+    _check_that_it_goes_on(connection, experiment_id)
     logs.INSERT.many(connection, part)
 
 
+def _check_that_it_goes_on(connection: Connection, experiment_id: str) -> None:
+    theirs = select(experiment.c.owner).where(experiment.c.id == experiment_id).with_for_update(read=True)
+    if connection.execute(theirs).scalar_one_or_none() in (None, REMOVING):
+        raise StoreUnavailable("another server began to lead, and swept up what was half taken in: send it again")
+
+
 def finish(connection: Connection, new: Experiment, these: Sequence[Run]) -> bool:
-    """Hand it to its owner with all that its runs came to; False when somebody else has done so."""
+    """Hand it to its owner with all that its runs came to; False when somebody else has done so. Raises as ``add``."""
     mine = update(experiment).where(experiment.c.id == new.id, experiment.c.owner == IMPORTING)
     if connection.execute(mine.values(owner=new.owner)).rowcount == 0:
+        _check_that_it_goes_on(connection, new.id)
         return False
     experiments.insert_labels(connection, new, these)
     cells.INSERT.many(connection, cells.prepare(new, new.spec, these))

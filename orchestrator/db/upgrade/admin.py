@@ -92,6 +92,8 @@ def _upgrade(connection: Connection) -> str | None:
         return before
     if before is not None:
         _refuse_unknown(before)
+        if connection.dialect.name == "postgresql":  # servers write no more until it is done, and then learn of it
+            connection.execute(text("LOCK TABLE server IN ACCESS EXCLUSIVE MODE"))
     from alembic import command
 
     configuration = _configuration()

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+# Seconds for which a server of a database of PostgreSQL leads without renewing that. A judgement: a network's hiccup
+# passes, and when a leader was killed a person hardly notices.
+LEASE_S = 10.0
+
 
 @dataclass(frozen=True)
 class Server:

@@ -14,6 +14,7 @@ from orchestrator.domain.asked.placement import Node, NodeState, Placement
 from orchestrator.domain.ports import Clock, Cluster
 from orchestrator.domain.runs.log import AttemptStatus, LogSlice
 from orchestrator.domain.words.errors import NodeFailed, NodeUnreachable, TbdError
+from orchestrator.services.reconcile.stored_nodes import StoredNodes
 
 Answer = TypeVar("Answer")
 Key = TypeVar("Key")
@@ -97,15 +98,35 @@ class Troubles(Generic[Key]):
 class WatchedCluster:
     """``domain.ports.Cluster``; an exception that a call to one node raises and nobody foresaw is ``NodeFailed``.
 
-    A node is suspect while one of its calls goes on failing, or has not been answered for ``UNANSWERED_S``."""
+    A node is suspect while one of its calls goes on failing, or has not been answered for ``UNANSWERED_S``. A server
+    that follows has no ``cluster`` before it leads: it knows the nodes as they are ``stored``, and calls none."""
 
-    def __init__(self, cluster: Cluster, clock: Clock) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster | None, clock: Clock, stored: StoredNodes | None = None) -> None:
+        self._led = cluster
+        self._stored = stored
+        self._given_up: str | None = None
         self._clock = clock
         self._troubles: Troubles[tuple[str, str]] = Troubles(clock)
         self._calls: dict[int, tuple[str, str, float]] = {}  # node, method, since when (monotonic seconds)
 
+    @property
+    def _cluster(self) -> Cluster:
+        if self._led is None:
+            assert self._stored is not None
+            raise self._stored.refusal()
+        return self._led
+
+    def lead(self, cluster: Cluster) -> None:
+        """From now on this server speaks to the agents."""
+        self._led = cluster
+
+    def give_up(self, reason: str) -> None:
+        """This server ought to lead and cannot."""
+        self._given_up = reason
+
     def nodes(self) -> Sequence[Node]:
+        if self._led is None and self._stored is not None:
+            return self._stored.nodes()
         found = self._cluster.nodes()
         why = self._suspects()
         return [_suspected(node, why) for node in found] if why else found
@@ -189,10 +210,12 @@ class WatchedCluster:
         return self._cluster.checks(node)  # for a person, who is told what becomes of it
 
     def interpreters(self, node: str) -> Sequence[Mapping[str, Any]]:
+        if self._led is None and self._stored is not None:
+            return self._stored.interpreters(node)
         return self._cluster.interpreters(node)
 
     def lost(self) -> str | None:
-        return self._cluster.lost()
+        return self._given_up or (self._led.lost() if self._led is not None else None)
 
     def close(self) -> None:
         self._cluster.close()

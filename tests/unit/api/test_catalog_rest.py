@@ -105,7 +105,7 @@ def test_a_list_that_is_had_as_a_whole_is_paged_like_any_other(rig: Rig, path: s
 
 
 def test_health_asks_nothing_of_the_database_and_readiness_does(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert rig.http.get("/readyz").json() == {"status": "ready", "nodes": 2}
+    assert rig.http.get("/readyz").json() == {"status": "ready", "role": "leader", "leader": None, "nodes": 2}
 
     def away() -> None:
         raise StoreUnavailable("the database is away")

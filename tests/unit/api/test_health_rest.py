@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.domain.around.server import Server
 from orchestrator.domain.asked.placement import Node, NodeState
 from orchestrator.services.pulse import LONGEST_S
 from tests.unit import builders
@@ -26,7 +27,15 @@ def standing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
 
 @pytest.mark.parametrize("name", ["worker", "10.0.0.2"])
 def test_a_node_that_offers_devices_is_ready_by_name_and_by_address(standing: Rig, name: str) -> None:
-    assert standing.http.get("/readyz", params={"node": name}).json() == {"status": "ready", "nodes": 3}
+    ready = {"status": "ready", "role": "leader", "leader": None, "nodes": 3}
+    assert standing.http.get("/readyz", params={"node": name}).json() == ready
+
+
+def test_a_follower_says_who_leads(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rig.context.store, "leads", lambda: False)
+    monkeypatch.setattr(rig.context.store, "leader", lambda: Server("http://10.0.0.1:8585", "one", 7, 60.0))
+    told = rig.http.get("/readyz").json()
+    assert (told["role"], told["leader"]) == ("follower", "http://10.0.0.1:8585 on one")
 
 
 @pytest.mark.parametrize(

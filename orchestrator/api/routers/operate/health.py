@@ -1,6 +1,6 @@
 """Is the server alive, is it ready, what does it speak. Outside ``/api/v1``."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
@@ -22,9 +22,12 @@ class HealthView(View):
 
 
 class ReadyView(View):
-    """The server can do its work: the database takes writes, the cluster answers, runs are looked after."""
+    """The server can do its work: the database takes writes, the cluster answers, runs are looked after. A follower
+    leaves that to the ``leader`` (where that answers, and its host; null: there is none at present)."""
 
     status: str = "ready"
+    role: Literal["leader", "follower"]
+    leader: str | None
     nodes: int
 
 
@@ -52,7 +55,13 @@ def get_readiness(context: Ctx, node: Annotated[str | None, Query(max_length=253
         raise ClusterUnavailable(missed)
     if node is not None:
         _check_node(context, node)
-    return answer(ReadyView(nodes=len(context.cluster.nodes())))
+    leader = context.store.leader()
+    ready = ReadyView(
+        role="leader" if context.store.leads() else "follower",
+        leader=f"{leader.url} on {leader.host}" if leader else None,
+        nodes=len(context.cluster.nodes()),
+    )
+    return answer(ready)
 
 
 def _check_node(context: Context, name: str) -> None:

@@ -1,0 +1,58 @@
+"""Two servers on PostgreSQL: the follower takes what is submitted, and the lead when the leader ends."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.faults.succession import PATIENCE_S, Pair, leads, pair
+from tests.support.service import until
+
+pytest_plugins = ["tests.contract.store_servers"]
+pytestmark = pytest.mark.xdist_group("succession")
+
+
+@pytest.fixture
+def two(tmp_path: Path, postgresql_url: str) -> Iterator[Pair]:
+    with pair(tmp_path, postgresql_url) as started:
+        yield started
+
+
+def test_whoever_leads_ends_and_every_run_is_carried_out_exactly_once(two: Pair, postgresql_url: str) -> None:
+    """Killed; ended in order; stopped for longer than the lease, and continued. What a follower answers meanwhile."""
+    former, heir, killed = two.succeed(signal.SIGKILL, 15.0)
+    assert two.troubles(killed) == []
+    former.start(end_runs=False)
+    follower = two.follower()
+    assert follower is former
+    ready = follower.call("GET", "/readyz")
+    assert heir.url in ready["leader"]
+    assert ready["nodes"] == 1
+    for path in ("frameworks", "datasets"):
+        assert follower.call("GET", f"/api/v1/{path}") == heir.call("GET", f"/api/v1/{path}")
+    for node in (one.call("GET", "/api/v1/nodes")["items"][0] for one in two.servers):
+        assert (len(node["devices"]), node["state"], len(node["inventory"]["cores"])) == (2, "available", 2)
+    (checks,) = follower.call("GET", "/api/v1/nodes/checks")["items"]
+    assert f"only the server that leads speaks to agents: ask it, at {heir.url}" in checks["reason"]
+
+    _, _, ended = two.succeed(signal.SIGTERM, 15.0)
+    assert two.placed_s[-1] < two.placed_s[0], "it gave the lease back"
+    assert two.troubles(ended) == []
+    heir.start(end_runs=False)
+
+    stopped, _, experiments = two.succeed(signal.SIGSTOP, 15.0)
+    assert two.troubles(experiments) == []
+    with psycopg.connect(postgresql_url, autocommit=True) as connection:
+        newest = "SELECT max(number) FROM change"
+        before = connection.execute(newest).fetchone()
+        assert stopped.stop(signal.SIGCONT) == 4
+        assert connection.execute(newest).fetchone() == before
+
+
+def test_a_server_of_another_schema_ends(two: Pair, postgresql_url: str) -> None:
+    with psycopg.connect(postgresql_url, autocommit=True) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'v9999'")
+    for one in two.servers:
+        until(lambda one=one: leads(one) is None, PATIENCE_S)
