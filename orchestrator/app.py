@@ -122,6 +122,8 @@ def running_service(
                 leading.callback(one.close)
                 one.start()
 
+        if not store.leads():
+            step_back(cluster)
         lead = Lead(right, begin, cluster.give_up)
         stack.callback(lead.close)
         lead.start()

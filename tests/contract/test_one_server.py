@@ -256,6 +256,17 @@ class TestALease:
         assert 5 < found[1] <= 10
         assert not second.leads()
 
+    def test_does_not_rest_on_the_clock_of_a_server_which_is_told_of(
+        self, serve: Callable[..., SqlStore], said: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, real = serve(FIRST), time.time
+        assert said == []
+        monkeypatch.setattr(time, "time", lambda: real() - 3600)
+        second = serve(SECOND, follows=True)
+        assert "the clock of this host is 3600 s behind that of the database" in said[0]
+        time.sleep(1.5)
+        assert (first.leads(), second.leads()) == (True, False)
+
     def test_passes_words_on(self, serve: Callable[..., SqlStore]) -> None:
         first, second = serve(FIRST), serve(SECOND, follows=True)
         heard: dict[str, list[str]] = {"first": [], "second": []}

@@ -52,6 +52,7 @@ from orchestrator.domain.words.errors import (
 LOCK_SUFFIX = ".server"
 RENEW_S = 3.0  # between renewals of the lease, and between looks at that of another: three tries for each lease
 TROUBLE_S = 1.0  # before another try where the database is away
+CLOCKS_S = 60.0  # by which clocks may differ before that is said; a judgement
 MARGIN_S = 1.0  # the leader's own clock ends the lease so much earlier: a call under way has to arrive
 # How the sessions are called by which servers look after the right: those that follow are counted.
 LEADER, STANDBY = "tbd leads", "tbd follows"
@@ -241,6 +242,7 @@ class Lease:
         with translated():
             self._session = self._connected()
             self._look(self._session)
+            self._compare_clocks(_row(self._session, _LOOK)["now"] - time.time())
             if not self._leads.is_set():
                 holder = f"the server at {Server.of(self._seen) or 'an unknown address'}"
                 if self._follows:
@@ -249,6 +251,14 @@ class Lease:
                     self._say(f"{holder} has not ended in order, or lives: that shows within {LEASE_S:g} s")
                     self._see_whether_it_lives(self._session, (self._seen["term"], self._seen["until"]))
         self._thread.start()
+
+    def _compare_clocks(self, behind_s: float) -> None:
+        """No lease rests on this host's clock, but the times do of what is submitted here."""
+        if abs(behind_s) > CLOCKS_S:
+            how = f"{abs(behind_s):.0f} s {'behind' if behind_s > 0 else 'ahead of'}"
+            self._say(
+                f"the clock of this host is {how} that of the database: deadlines and turns will be wrong by that"
+            )
 
     def _see_whether_it_lives(self, session: Connection, first: tuple[int, float]) -> None:
         while not self._leads.is_set():
@@ -276,7 +286,10 @@ class Lease:
 
     def tell(self, word: str) -> None:
         self._words.append(word)
-        with contextlib.suppress(OSError):  # it is awake, or closed
+        self._rouse()
+
+    def _rouse(self) -> None:
+        with contextlib.suppress(OSError):  # the thread is awake, or has ended
             self._wake.send(b".", socket.MSG_DONTWAIT)
 
     def listen(self, hear: Callable[[str], None]) -> None:
@@ -316,7 +329,8 @@ class Lease:
         session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         session.detach()  # it is closed with the right: a pool would keep it
         session.exec_driver_sql(_SESSION)
-        session.exec_driver_sql(f"SET application_name = '{LEADER if self._leads.is_set() else STANDBY}'")
+        follows = self._follows and not self._leads.is_set()
+        session.exec_driver_sql(f"SET application_name = '{STANDBY if follows else LEADER}'")
         return session
 
     def _look(self, session: Connection) -> float:
@@ -335,10 +349,9 @@ class Lease:
         return self._asked_at + RENEW_S - asked_at
 
     def _follow(self, session: Connection, now: float) -> float:
-        found = _row(session, _LOOK)
-        if not found:  # removed by hand
+        if not (found := _row(session, _LOOK)):  # removed by hand
             session.exec_driver_sql("INSERT INTO server (id, term) VALUES (1, 0) ON CONFLICT DO NOTHING")
-            return 0.0
+            found = _row(session, _LOOK)
         self._compare(found)
         if not self._seen or (found["term"], found["until"]) != (self._seen["term"], self._seen["until"]):
             self._stood_since = now
@@ -376,7 +389,7 @@ class Lease:
         poll = select.poll()
         for descriptor in (driver.fileno(), self._woken.fileno()):
             poll.register(descriptor, select.POLLIN)
-        poll.poll(math.ceil(pause_s * 1000))
+        poll.poll(max(0, math.ceil(pause_s * 1000)))
         with contextlib.suppress(BlockingIOError):
             self._woken.recv(4096, socket.MSG_DONTWAIT)
         for told in driver.notifies(timeout=0):
@@ -391,7 +404,7 @@ class Lease:
 
     def close(self) -> None:
         self._closing.set()
-        self.tell(FREE)
+        self._rouse()
         if self._thread.is_alive():
             self._thread.join()
         if self._session is not None and self._leads.is_set() and not self._lost:
