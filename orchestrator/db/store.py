@@ -167,6 +167,7 @@ class SqlStore(HistoryPart, SchedulePart):
     cells = reads(cell_pages.page)
     open_runs = reads(run_rows.open_runs)
     queue_heads = reads(run_rows.heads)
+    queue = reads(run_rows.queue)
     completed_of_cell = reads(run_rows.completed_of_cell)
     earlier_runs = reads(run_rows.earlier)
     verdicts_of = reads(run_rows.verdicts_of)

@@ -21,6 +21,7 @@ from orchestrator.domain.runs.stored import (
     Idempotency,
     OpenRuns,
     Page,
+    QueuedRun,
     StoredCalibration,
     StoredCell,
     StoredTransfer,
@@ -192,6 +193,10 @@ class Store(AccessStore, AlertStore, DeviceStore, HistoryStore, PredictionStore,
         """Of the queued runs that nobody wants cancelled, the first ``most`` of each owner and kind: runs are of one
         kind that ask for the same (``Plan.needs``). All in the order in which an owner's should be placed: by priority
         (highest first), then age; with their attempts, without analysis."""
+
+    def queue(self, most: int) -> Sequence[QueuedRun]:
+        """Of the same runs, in the same order, some ``most`` in all: as many of each owner and kind, where these have
+        so many, and one at least."""
 
     def uses(self, at: float) -> Mapping[str, float]:
         """Owner -> device-seconds of attempts that are over, those of a day before ``at`` counted half."""

@@ -196,6 +196,7 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "all runs of an experiment": lambda store, exp, run, att: store.runs_of(exp),
     "open runs": lambda store, exp, run, att: store.open_runs(5),
     "queue": lambda store, exp, run, att: store.queue_heads(5),
+    "queue in short": lambda store, exp, run, att: store.queue(5),
     "cancel": lambda store, exp, run, att: store.cancel_experiment(exp, 1.0),
     "last seqs": lambda store, exp, run, att: store.last_seqs(att),
     "entries": lambda store, exp, run, att: store.entries(att),

@@ -35,6 +35,7 @@ from orchestrator.domain.runs.run import Run, RunState
 from orchestrator.domain.value.measurement import Analysis, Validity
 from orchestrator.services.experiment import cancel, query
 from orchestrator.services.intake.over_time import over_time
+from orchestrator.services.reconcile.outlook import outlook
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -68,9 +69,9 @@ def list_runs(
 
 
 @router.get("/{run_id}", response_model=RunView)
-def get_run(run: OneRun) -> Response:
-    """One run: plan, state, reason, attempts, placement, fingerprint, validity."""
-    return answer(run_view(run))
+def get_run(context: Ctx, run: OneRun) -> Response:
+    """One run: plan, state, reason, attempts, placement, fingerprint, validity; what it waits for."""
+    return answer(run_view(run, outlook(context, run)))
 
 
 @router.post("/{run_id}/cancel", status_code=202, response_model=RunView)

@@ -169,6 +169,29 @@ class _Taken:
         return since
 
 
+@dataclass(frozen=True)
+class _Hold:
+    """What a run has of one node."""
+
+    run_id: str
+    devices: tuple[Device, ...]
+    whole: bool
+
+    def is_in_the_way(self, needs: Needs, share: NodeShare) -> bool:
+        """Whether ``needs`` cannot have ``share`` before this ends."""
+        if self.whole or needs.exclusive == WHOLE_NODE:
+            return True
+        return any(device.kind != needs.device or device in share.devices for device in self.devices)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept for a run that waits, and the runs that have to end before it can have that."""
+
+    shares: tuple[NodeShare, ...]
+    awaited: tuple[str, ...]
+
+
 class _Open:
     """The nodes of an offer of which something may be left, so that those of which nothing is are passed over in no
     time: what is taken is not given back while this lives."""
@@ -208,11 +231,14 @@ class Held:
         self._had = {node: _Taken(whole=NEVER) for node in closed}
         self._kept: dict[str, _Taken] = {}
         self._kept_for: dict[str, set[str]] = {}
+        self._holds: dict[str, list[_Hold]] = {}
+        self.all_kept: dict[str, Kept] = {}  # by the run that it is kept for
 
-    def add(self, placement: Placement, exclusive: str, began: float = JUST_NOW) -> None:
-        """Note what an attempt holds; ``exclusive`` is its plan's, ``began`` when it was made."""
+    def add(self, placement: Placement, exclusive: str, began: float = JUST_NOW, run_id: str = "") -> None:
+        """Note what an attempt of ``run_id`` holds; ``exclusive`` is its plan's, ``began`` when it was made."""
         for share in placement.shares:
             self._had.setdefault(share.node, _Taken()).add(share.devices, exclusive == WHOLE_NODE, began)
+            self._holds.setdefault(share.node, []).append(_Hold(run_id, share.devices, exclusive == WHOLE_NODE))
 
     def keep(self, offer: Offer, run_id: str) -> None:
         """Keep for ``run_id``, which cannot be placed, what it waits for: whole nodes or devices, as many as it needs.
@@ -236,6 +262,9 @@ class Held:
         for _, share in best:
             self._kept.setdefault(share.node, _Taken()).add(share.devices, needs.exclusive == WHOLE_NODE, NEVER)
             self._kept_for.setdefault(share.node, set()).add(run_id)
+        shares = tuple(share for _, share in best)
+        holds = [one for share in shares for one in self._holds.get(share.node, ()) if one.is_in_the_way(needs, share)]
+        self.all_kept[run_id] = Kept(shares, tuple(dict.fromkeys(one.run_id for one in holds)))
 
     def not_full(self, offer: Offer) -> _Open:
         """The nodes on offer of which something may be left."""

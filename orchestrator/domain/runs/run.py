@@ -132,6 +132,11 @@ class Run:
         return self.attempts[-1] if self.attempts else None
 
     @property
+    def devices(self) -> int:
+        """How many it takes."""
+        return self.plan.world_size
+
+    @property
     def may_have_run_twice(self) -> bool:
         """Whether processes of an attempt are known to have lived when the next one had begun."""
         later = zip(self.attempts, self.attempts[1:], strict=False)

@@ -1,10 +1,10 @@
 """Deciding: from a ``Situation`` to the actions that it asks for. Pure: no store, no clock."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from orchestrator.domain.around.device_health import crashed_on
-from orchestrator.domain.asked.placement import Held, NotNow, Offer, Placement, offer, place, without
+from orchestrator.domain.asked.placement import Held, Kept, NotNow, Offer, Placement, offer, place, without
 from orchestrator.domain.asked.plan import Needs
 from orchestrator.domain.runs.run import HOLDS_DEVICES, Attempt, Run, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
@@ -97,13 +97,6 @@ Action = Launch | Wait | Tell | Move | Stop | End | TakeOver | Fetch | Conclude 
 
 def decide(situation: Situation) -> list[Action]:
     """What to do now. Pure: the same situation gives the same actions, in the order in which they are to be applied."""
-    unread = {node for hold in situation.damaged for node in hold.nodes}
-    held = Held(closed=(*unread, *(stray.node for stray in situation.strays if stray.lives)))
-    for run in situation.runs:
-        if run.state in HOLDS_DEVICES and run.attempt:
-            held.add(run.attempt.placement, run.plan.exclusive, run.attempt.created_at)
-    for placement, exclusive in situation.launching:
-        held.add(placement, exclusive)
     actions: list[Action] = []
     for run in situation.runs:
         if run.id in situation.left_alone:
@@ -120,9 +113,28 @@ def decide(situation: Situation) -> list[Action]:
         if one.cancel_requested and one.nodes and one.attempt_id not in situation.left_alone
     ]
     actions += [TakeOver(stray) for stray in situation.strays if stray.attempt.id not in situation.left_alone]
-    actions += _decide_queue(situation, held)
+    actions += _decide_queue(situation, _held(situation))
     idle = [one for one in situation.idle_experiments if one not in situation.left_alone]
     return actions + [Review(experiment_id) for experiment_id in idle]
+
+
+def all_kept(situation: Situation) -> Mapping[str, Kept]:
+    """Queued run -> what is kept for it, once what can be placed is."""
+    held = _held(situation)
+    for _ in _decide_queue(situation, held):
+        pass
+    return held.all_kept
+
+
+def _held(situation: Situation) -> Held:
+    unread = {node for hold in situation.damaged for node in hold.nodes}
+    held = Held(closed=(*unread, *(stray.node for stray in situation.strays if stray.lives)))
+    for run in situation.runs:
+        if run.state in HOLDS_DEVICES and run.attempt:
+            held.add(run.attempt.placement, run.plan.exclusive, run.attempt.created_at, run.id)
+    for placement, exclusive in situation.launching:
+        held.add(placement, exclusive)
+    return held
 
 
 def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
@@ -144,7 +156,7 @@ def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
         mine = without(offers[needs], crashed_on(run))
         answer = place(mine, held, run.plan.repetition, len(run.attempts))
         if not isinstance(answer, NotNow):
-            held.add(answer, needs.exclusive)
+            held.add(answer, needs.exclusive, run_id=run.id)
             turns.begun(run)
             yield Launch(run, answer)
             continue

@@ -188,17 +188,8 @@ class Lookout:
             over=set(held) - living - set(under_way.launches),
             damaged=damaged,
             strays=strays,
-            uses=self._uses(stored, open_runs),
+            uses=all_uses(stored.uses, open_runs, self._context.clock.now()),
         )
-
-    def _uses(self, stored: Stored, open_runs: Sequence[Run]) -> dict[str, float]:
-        """What attempts have had that are over, and what those have had until now that are not."""
-        found, now = dict(stored.uses), self._context.clock.now()
-        for run in open_runs:
-            assert run.attempt is not None
-            devices = sum(len(share.devices) for share in run.attempt.placement.shares)
-            found[run.owner] = found.get(run.owner, 0.0) + devices * max(0.0, now - run.attempt.created_at)
-        return found
 
     def _strays(self, reports: Mapping[str, Mapping[str, AttemptStatus] | Word], known: Collection[str]) -> list[Stray]:
         """Beside those that are ``known``. What is no attempt of this database is left to whoever's it is."""
@@ -345,6 +336,16 @@ def _as_heard(node: Node, report: Mapping[str, AttemptStatus] | Word) -> Node:
     if node.state is not NodeState.AVAILABLE or not isinstance(report, Word):
         return node
     return replace(node, state=NodeState.SUSPECT, reason="its agent does not answer")
+
+
+def all_uses(over: Mapping[str, float], open_runs: Sequence[Run], now: float) -> dict[str, float]:
+    """Owner -> device-seconds: what attempts have had that are ``over``, and what those have had that are not."""
+    found = dict(over)
+    for run in open_runs:
+        if run.attempt:
+            devices = sum(len(share.devices) for share in run.attempt.placement.shares)
+            found[run.owner] = found.get(run.owner, 0.0) + devices * max(0.0, now - run.attempt.created_at)
+    return found
 
 
 def _free(nodes: Sequence[Node], runs: Sequence[Run]) -> int:

@@ -2,11 +2,14 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from orchestrator.domain.runs.durations import LEAST
 from orchestrator.domain.runs.run import ExperimentState, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.reports.numbers import seconds_of
 from tests.unit import builders
 from tests.unit.analysis.logs import NODE, a_log, quiet
 from tests.unit.api.api_rig import Rig, entry, interval, rate
@@ -33,6 +36,34 @@ def test_intervals_are_paged_node_by_node_without_a_gap(rig: Rig, run_id: str) -
         if cursor is None:
             break
     assert found == [(node, step) for node in ("n0", "n1") for step in range(5)]
+
+
+def test_a_queued_run_says_its_place_what_is_kept_for_it_and_by_when_it_begins(rig: Rig) -> None:
+    made = rig.submit(repeats=LEAST + 4, max_repeats=LEAST + 4)
+    *earlier, going, first, second, _ = [run.id for run in rig.store.runs_of(made["id"])]
+    began = rig.context.clock.now() - 3.0
+    assert rig.store.begin_attempt(going, builders.attempt(going, nodes=("n0", "n1"), created_at=began))
+
+    def told(run_id: str) -> Any:
+        return rig.get(f"/runs/{run_id}")["outlook"]
+
+    limit_s = rig.store.run(going).plan.timeout_s
+    first_of_all = {"at_least": False, "first": earlier[0], "first_owner": "local"}
+    unknown = {"kept": [], "awaited": [], "starts_at": None, "evidence": None}
+    assert told(first) == {"before": LEAST, **first_of_all, **unknown}
+    found = told(earlier[0])
+    assert (found["before"], [one["node"] for one in found["kept"]], found["awaited"]) == (0, ["n0"], [going])
+    assert (seconds_of(found["starts_at"]), found["evidence"]) == (pytest.approx(began + limit_s), "timeout_s")
+    rig.store.move_run(going, RunState.PLACING, RunState.RUNNING, at=began)
+    for run_id in earlier:
+        rig.start(run_id)
+        rig.finish(run_id, rate(10.0))  # after 8 s
+    assert told(going) is None
+    assert (told(first)["before"], told(second)["before"], told(second)["starts_at"]) == (0, 1, None)
+    found = told(first)
+    assert (seconds_of(found["starts_at"]), found["evidence"]) == (pytest.approx(began + 8.0), "earlier_runs")
+    rig.http.post(f"/api/v1/experiments/{made['id']}/pause")
+    assert told(first) is None
 
 
 def test_a_run_without_an_attempt_has_empty_lists_and_an_attempt_that_never_was_is_not_found(
