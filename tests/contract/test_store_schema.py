@@ -100,7 +100,13 @@ def test_a_later_migration_runs_on_what_was_there_before_and_not_on_a_new_databa
 
 def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -> None:
     later = ("session", "time_series", "alert", "delivery", "webhook", "message", "device_event", "owner_use")
-    columns = (("attempt", "fence_s"), ("attempt", "alive_at"), ("experiment", "deadline_at"), ("run", "owner"))
+    columns = (
+        ("attempt", "fence_s"),
+        ("attempt", "alive_at"),
+        ("attempt", "lent_by"),
+        ("experiment", "deadline_at"),
+        ("run", "owner"),
+    )
     SqlStore(url).close()
 
     def described() -> list[Any]:

@@ -31,7 +31,7 @@ from orchestrator.db.tables.service import device_event, heartbeat, node_order, 
 from orchestrator.db.tables.webhooks import delivery, message, webhook  # noqa: F401
 
 # The newest migration; a test holds them equal. So opening a database that is up to date does not import alembic.
-REVISION = "v0007"
+REVISION = "v0008"
 
 experiment = Table(
     "experiment",
@@ -184,6 +184,7 @@ attempt = Table(
     Column("stop_requested", Key),
     Column("fence_s", Double),  # of its agents, as they told
     Column("alive_at", Double),  # where it was over for the database: when its processes were last known to live
+    Column("lent_by", Key),  # the run for which some of its devices were kept when it began
     UniqueConstraint("run_id", "number"),
 )
 

@@ -87,7 +87,8 @@ class Attempt:
 
     Times are seconds since the epoch. ``stop_requested`` is the failure kind with which it is to be ended. ``fence_s``:
     seconds without contact after which its agents end it, the longest of them, where they told. ``alive_at``: where it
-    was over and its processes were not, when they were last known to live.
+    was over and its processes were not, when they were last known to live. ``lent_by``: the run for which some of its
+    devices were kept when it began.
     """
 
     id: str
@@ -102,6 +103,7 @@ class Attempt:
     stop_requested: str | None = None
     fence_s: float | None = None
     alive_at: float | None = None
+    lent_by: str | None = None
 
 
 @dataclass(frozen=True)

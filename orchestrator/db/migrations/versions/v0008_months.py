@@ -1,0 +1,22 @@
+"""For which run the devices of an attempt were kept.
+
+Revision: v0008, after v0007.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+from orchestrator.db.tables.metadata import Key
+
+revision = "v0008"
+down_revision = "v0007"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("attempt", sa.Column("lent_by", Key))
+
+
+def downgrade() -> None:
+    op.drop_column("attempt", "lent_by")
