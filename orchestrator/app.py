@@ -41,7 +41,8 @@ from orchestrator.services.reconcile.reconciler import Bell, Reconciler
 from orchestrator.services.reconcile.trouble import WatchedCluster
 from orchestrator.services.schedule.deadlines import Deadlines
 from orchestrator.services.schedule.scheduler import POLL_S, Scheduler
-from orchestrator.services.tokens import has_usable_admin
+from orchestrator.services.schedule.thinning import Thinning
+from orchestrator.services.tokens import DAY_S, has_usable_admin
 from orchestrator.web.site import create_site
 from workers.node import background
 
@@ -94,6 +95,10 @@ def running_service(
         deadlines = Deadlines(context, hour, poll_s)
         stack.callback(deadlines.close)
         deadlines.start()
+        if settings.keep_readings_days is not None:
+            thinning = Thinning(context, settings.keep_readings_days * DAY_S)
+            stack.callback(thinning.close)
+            thinning.start()
         if schedules:
             scheduler = Scheduler(context, alarm, poll_s)
             stack.callback(scheduler.close)

@@ -300,6 +300,14 @@ class Store(AccessStore, AlertStore, DeviceStore, HistoryStore, PredictionStore,
     ) -> Sequence[Entry]:
         """Stored entries in the order of (node, seq), each with its ``node`` added; ``after`` applies to each node."""
 
+    def with_old_readings(self, before: float, most: int) -> Sequence[str]:
+        """Attempts that ended before then and whose logs have readings, the oldest first; none of an experiment that
+        goes on, or that has the label ``PINNED``."""
+
+    def thin(self, attempt_id: str, at: float) -> bool:
+        """Remove some of the readings of an attempt's logs, which then says so (``thinned_at``); whether there may be
+        more."""
+
     # what happened
     def changes(self, experiment_id: str, *, after: int = 0, limit: int = 500) -> Sequence[Change]:
         """Changes of state of an experiment and its runs, oldest first."""

@@ -79,12 +79,13 @@ def grade_text(validity: Json | None, paint: Paint = str) -> str:
 
 
 def attempt_text(attempt: Json) -> str:
-    """Where an attempt ran, and how it failed."""
+    """Where an attempt ran, how it failed, and what is left of its logs."""
     places = "; ".join(
         f"{share['node']}: {', '.join(device['id'] for device in share['devices'])}" for share in attempt["placement"]
     )
     lived = f", still lived at {short_time(attempt['alive_at'])} UTC" if attempt["alive_at"] else ""
-    return places + (f", {attempt['failure']['kind']}" if attempt["failure"] else "") + lived
+    thinned = f", its readings removed on {attempt['thinned_at'][:10]}" if attempt["thinned_at"] else ""
+    return places + (f", {attempt['failure']['kind']}" if attempt["failure"] else "") + lived + thinned
 
 
 def _held(run: Json) -> Held:

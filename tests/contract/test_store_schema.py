@@ -104,6 +104,7 @@ def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -
         ("attempt", "fence_s"),
         ("attempt", "alive_at"),
         ("attempt", "lent_by"),
+        ("attempt", "thinned_at"),
         ("experiment", "deadline_at"),
         ("run", "owner"),
     )
@@ -208,6 +209,8 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "entries": lambda store, exp, run, att: store.entries(att),
     "entries after": lambda store, exp, run, att: store.entries(att, node="n0", after=5),
     "entries of a kind": lambda store, exp, run, att: store.entries(att, kinds=["interval"]),
+    "old readings": lambda store, exp, run, att: store.with_old_readings(9.0, 5),
+    "thin": lambda store, exp, run, att: store.thin(att, 9.0),
     "exchanges": lambda store, exp, run, att: store.transfers(),
     "exchanges of a run": lambda store, exp, run, att: store.transfers(TransferFilter(run_id=run)),
     "exchanges of an experiment": lambda store, exp, run, att: store.transfers(

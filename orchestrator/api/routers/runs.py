@@ -24,7 +24,7 @@ from orchestrator.api.views.run_data import (
     IntervalView,
     OutputView,
     OverTimeView,
-    ReadingView,
+    ReadingsView,
     interval_view,
     over_time_view,
     reading_view,
@@ -106,14 +106,15 @@ def list_run_intervals(
     return answer(entries_view(page, tried.id if tried else "", interval_view))
 
 
-@router.get("/{run_id}/readings", response_model=PageView[ReadingView])
+@router.get("/{run_id}/readings", response_model=ReadingsView)
 def list_run_readings(
     context: Ctx, run: OneRun, attempt: AttemptNumber = None, limit: Limit = 200, cursor: Cursor = None
 ) -> Response:
     """What the telemetry sampler saw; also while it runs."""
     tried = query.attempt_of(run, attempt)
     page = query.entries(context, tried, ("reading",), limit=limit, cursor=cursor)
-    return answer(entries_view(page, tried.id if tried else "", reading_view))
+    found = entries_view(page, tried.id if tried else "", reading_view)
+    return answer(ReadingsView.of(found, reason=tried.why_thinned if tried else None))
 
 
 @router.get("/{run_id}/time-series", response_model=OverTimeView)

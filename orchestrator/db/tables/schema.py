@@ -185,6 +185,7 @@ attempt = Table(
     Column("fence_s", Double),  # of its agents, as they told
     Column("alive_at", Double),  # where it was over for the database: when its processes were last known to live
     Column("lent_by", Key),  # the run for which some of its devices were kept when it began
+    Column("thinned_at", Double),  # when its readings were removed
     UniqueConstraint("run_id", "number"),
 )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -40,6 +41,7 @@ MOVES: dict[RunState, frozenset[RunState]] = {
 TERMINAL = frozenset(state for state, exits in MOVES.items() if not exits)
 HOLDS_DEVICES = frozenset({RunState.PLACING, RunState.RUNNING, RunState.COLLECTING})
 
+PINNED = "pinned"  # the label of experiments of whose logs nothing is removed
 PAUSED = "its experiment is paused (tbd resume)"  # why a run of it waits
 _RAN_TWICE = Reason(
     "may_have_run_twice", "an attempt that was taken for dead still ran when the next one had begun", replaceable=False
@@ -88,7 +90,7 @@ class Attempt:
     Times are seconds since the epoch. ``stop_requested`` is the failure kind with which it is to be ended. ``fence_s``:
     seconds without contact after which its agents end it, the longest of them, where they told. ``alive_at``: where it
     was over and its processes were not, when they were last known to live. ``lent_by``: the run for which some of its
-    devices were kept when it began.
+    devices were kept when it began. ``thinned_at``: when the readings were removed from its logs.
     """
 
     id: str
@@ -104,6 +106,15 @@ class Attempt:
     fence_s: float | None = None
     alive_at: float | None = None
     lent_by: str | None = None
+    thinned_at: float | None = None
+
+    @property
+    def why_thinned(self) -> str | None:
+        """Why its logs have no readings any more."""
+        if self.thinned_at is None:
+            return None
+        day = datetime.fromtimestamp(self.thinned_at, UTC).date()
+        return f"its readings were removed on {day}, as they were old (TBD_KEEP_READINGS_DAYS)"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""For which run the devices of an attempt were kept.
+"""For which run the devices of an attempt were kept, and when its readings were removed.
 
 Revision: v0008, after v0007.
 """
@@ -16,7 +16,9 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("attempt", sa.Column("lent_by", Key))
+    op.add_column("attempt", sa.Column("thinned_at", sa.Double))
 
 
 def downgrade() -> None:
-    op.drop_column("attempt", "lent_by")
+    for name in ("thinned_at", "lent_by"):
+        op.drop_column("attempt", name)
