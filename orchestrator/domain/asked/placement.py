@@ -5,6 +5,7 @@ import sys
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from orchestrator.domain.asked.plan import ITS_DEVICES, WHOLE_NODE, Needs
@@ -92,8 +93,22 @@ class Node:
         return bool(found.get("sha256") == sha256)
 
     def devices_of(self, kind: str) -> tuple[Device, ...]:
+        """Those of the kind that are not bad."""
+        return self._offered.get(kind, ((), ()))[0]
+
+    def are_alike(self, kind: str) -> Hashable:
+        """Equal for nodes whose ``devices_of`` the kind are equal, as far as a run meets them."""
+        return self._offered.get(kind, ((), ()))[1]
+
+    @cached_property
+    def _offered(self) -> Mapping[str, tuple[tuple[Device, ...], tuple[Hashable, ...]]]:
+        """Once a node, which is the same in many passes: of each kind the devices and what they are alike by."""
         bad = self.of_state(DeviceState.BAD)
-        return tuple(device for device in self.devices if device.kind == kind and device.id not in bad)
+        found: dict[str, list[Device]] = {}
+        for device in self.devices:
+            if device.id not in bad:
+                found.setdefault(device.kind, []).append(device)
+        return {kind: (tuple(devices), tuple(map(kind_of, devices))) for kind, devices in found.items()}
 
 
 @dataclass(frozen=True)
@@ -359,7 +374,9 @@ def offer(needs: Needs, nodes: Sequence[Node]) -> Offer:
         refused = NotNow(_why_no_room([node for node in ready if not node.has_room]))
     equals: dict[Hashable, list[str]] = {}
     for node in roomy:
-        equals.setdefault(tuple(map(kind_of, usable[node.name])), []).append(node.name)
+        whole = usable[node.name] is node.devices_of(needs.device)
+        kinds = node.are_alike(needs.device) if whole else tuple(map(kind_of, usable[node.name]))
+        equals.setdefault(kinds, []).append(node.name)
     return Offer(needs, {node.name: usable[node.name] for node in roomy}, list(equals.values()), refused)
 
 
