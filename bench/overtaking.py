@@ -2,7 +2,9 @@
 
 ``decide`` itself places the runs; clock, durations (lognormal, seeded) and processes are the simulation's. The wait of
 the gang begins when it is the first in the queue. It is set against what the longest run of that moment had left: who
-wants all nodes and ends nobody cannot wait less. Prints Markdown; docs/build/benchmarks.md quotes it.
+wants all nodes and ends nobody cannot wait less. Where earlier runs of the cells are known others may have what is kept
+for the gang in the meantime: how much more of the cluster is busy then while it waits. Prints Markdown;
+docs/build/benchmarks.md quotes it.
 """
 
 import argparse
@@ -10,7 +12,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import fmean, median
 
 from orchestrator.domain.asked.placement import Node, Placement
 from orchestrator.domain.asked.plan import Plan
@@ -19,7 +21,9 @@ from orchestrator.services.reconcile.decisions import Launch, decide
 from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word
 from tests.unit import builders as make
 
-SPREAD = 1.0  # of the logarithm of durations: the longest of a hundred is some hundred times the shortest
+SPREAD = 1.0  # of the logarithm of durations of cells: the longest of a hundred is some hundred times the shortest
+WITHIN = 0.1  # of the logarithm of durations of one cell's runs
+CELLS, EARLIER = 20, 20  # of the stream, and runs of each of them that are known
 NEVER = 200  # of the gang's fellow runs that end: beyond so many times the cluster it is not waited for any more
 GANG = "gang"
 
@@ -53,12 +57,17 @@ CASES = {
 
 
 class Simulation:
-    """A queue that never ends, on a cluster where whatever is placed begins at once and ends when it is due."""
+    """A queue that never ends, on a cluster where whatever is placed begins at once and ends when it is due. ``known``:
+    how long earlier runs took is."""
 
-    def __init__(self, case: Case, seed: int) -> None:
+    def __init__(self, case: Case, seed: int, known: bool = False) -> None:
         self.case = case
         self.now = 0.0
+        self.busy_s = 0.0  # of devices
         self._chance = random.Random(seed)
+        self._usual_s: dict[str, float] = {}  # by cell, the median
+        self._durations: dict[str, list[float]] = {}
+        self._known = known
         self.nodes: list[Node] = [make.node(f"n{k:02}", case.devices) for k in range(case.nodes)]
         self.queued: list[Run] = []
         self.running: dict[str, tuple[Run, float]] = {}
@@ -67,59 +76,79 @@ class Simulation:
     def add(self, run_id: str, plan: Plan) -> None:
         """Queue a run behind the others."""
         self._made += 1
+        if plan.cell_key not in self._usual_s:
+            self._usual_s[plan.cell_key] = self._chance.lognormvariate(0.0, SPREAD)
+            self._durations[plan.cell_key] = [self._lasts_s(plan) for _ in range(EARLIER)]
         self.queued.append(make.run(run_id, plan=plan, created_at=float(self._made)))
 
     def fill(self) -> None:
         """So many small runs wait that they could take the whole cluster."""
         for _ in range(self.case.nodes * self.case.devices + len(self.case.stream) - len(self.queued)):
-            self.add(f"small_{self._made}", self._chance.choice(self.case.stream))
+            plan = self._chance.choice(self.case.stream)
+            self.add(f"small_{self._made}", replace(plan, seed=self._chance.randrange(CELLS)))
 
     def passes(self) -> bool:
         """Place what can be placed, and whether the gang is the first of those that still wait."""
         open_runs = [run for run, _ in self.running.values()]
         words = {run.attempt.id: _runs_on(run.attempt.placement) for run in open_runs if run.attempt}
-        situation = Situation([*open_runs, *self.queued], self.nodes, words)
+        durations = self._durations if self._known else {}
+        situation = Situation([*open_runs, *self.queued], self.nodes, words, durations=durations, at=self.now)
         actions = decide(situation)
         assert actions == decide(situation)
         for action in actions:
             if isinstance(action, Launch):
-                self._begin(action.run, action.placement)
+                self._begin(action)
         return bool(self.queued) and self.queued[0].id == GANG
 
     def end_next(self) -> None:
         """Go on to when the next run ends."""
-        run_id, (_, self.now) = min(self.running.items(), key=lambda one: one[1][1])
+        run_id, (_, end) = min(self.running.items(), key=lambda one: one[1][1])
+        # Who has a whole node to itself keeps all of it from others.
+        busy = sum(
+            run.devices if run.plan.exclusive == "device" else run.plan.nodes * self.case.devices
+            for run, _ in self.running.values()
+        )
+        self.busy_s += busy * (end - self.now)
+        self.now = end
         del self.running[run_id]
 
     def left_s(self) -> float:
         """What is left of the run that ends last."""
         return max(end for _, end in self.running.values()) - self.now
 
-    def _begin(self, run: Run, placement: Placement) -> None:
+    def _begin(self, launch: Launch) -> None:
+        run = launch.run
         self.queued.remove(run)
-        attempt = replace(make.attempt(run.id), placement=placement, created_at=self.now)
-        begun = replace(run, state=RunState.RUNNING, attempts=(attempt,))
-        self.running[run.id] = (begun, self.now + self._chance.lognormvariate(0.0, SPREAD))
+        changes = {"placement": launch.placement, "created_at": self.now, "lent_by": launch.lent_by}
+        begun = replace(run, state=RunState.RUNNING, attempts=(make.attempt(run.id, **changes),))
+        self.running[run.id] = (begun, self.now + self._lasts_s(run.plan))
+
+    def _lasts_s(self, plan: Plan) -> float:
+        return self._usual_s[plan.cell_key] * self._chance.lognormvariate(0.0, WITHIN)
 
 
 def _runs_on(placement: Placement) -> OpenAttempt:
     return OpenAttempt(dict.fromkeys(placement.nodes, Word.RUNNING), frozenset())
 
 
-def wait_ratio(case: Case, seed: int) -> float:
-    """The wait of the gang from when it is the first, over what was left then of the longest run; infinite where it
-    was not placed within ``NEVER`` times as many small runs as the cluster holds."""
-    one = Simulation(case, seed)
+def wait(case: Case, seed: int, known: bool = False) -> tuple[float, float]:
+    """(the wait of the gang from when it is the first, over what was left then of the longest run; how much of the
+    cluster was busy meanwhile, 0 to 1). The wait is infinite where it was not placed within ``NEVER`` times as many
+    small runs as the cluster holds."""
+    one = Simulation(case, seed, known)
     for _ in _endless(one, 3):
         pass
     one.add(GANG, case.gang)
     first_at = least = None
     for is_first in _endless(one, NEVER):
         if first_at is None and is_first:
-            first_at, least = one.now, one.left_s()
+            first_at, least, one.busy_s = one.now, one.left_s(), 0.0
         if GANG in one.running:
-            return (one.now - first_at) / least if first_at is not None and least else 0.0
-    return float("inf")
+            if first_at is None or not least:
+                return 0.0, 1.0
+            waited_s = one.now - first_at
+            return waited_s / least, one.busy_s / waited_s / (case.nodes * case.devices)
+    return float("inf"), 1.0
 
 
 def _endless(one: Simulation, times: int) -> Iterator[bool]:
@@ -148,10 +177,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=50)
     seeds = range(parser.parse_args().seeds)
-    print("| waits for | median | largest |\n|---|---|---|")
+    print(
+        "| waits for | median | largest | busy | with guests: median | largest | busy |\n|---|---|---|---|---|---|---|"
+    )
     for name, case in CASES.items():
-        ratios = [wait_ratio(case, seed) for seed in seeds]
-        print(f"| {name} | {median(ratios):.2f} x | {max(ratios):.2f} x |")
+        alone, guests = ([wait(case, seed, known) for seed in seeds] for known in (False, True))
+        told = [
+            f"{median(r for r, _ in w):.2f} x | {max(w)[0]:.2f} x | {fmean(b for _, b in w):.0%}"
+            for w in (alone, guests)
+        ]
+        print(f"| {name} | {' | '.join(told)} |")
     print("\n| a placement, filling 1,000 nodes of 8 / 100 | median | largest |\n|---|---|---|")
     for name, plan in {"whole nodes": ONE, "devices": SHARED}.items():
         ratios = [filling_s(1000, plan) / filling_s(100, plan) for _ in range(5)]

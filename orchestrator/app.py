@@ -46,7 +46,8 @@ from orchestrator.services.reconcile.stored_nodes import StoredNodes
 from orchestrator.services.reconcile.trouble import WatchedCluster
 from orchestrator.services.schedule.deadlines import Deadlines
 from orchestrator.services.schedule.scheduler import POLL_S, Scheduler
-from orchestrator.services.tokens import has_usable_admin
+from orchestrator.services.schedule.thinning import Thinning
+from orchestrator.services.tokens import DAY_S, has_usable_admin
 from orchestrator.web.site import create_site
 from workers.node import background
 
@@ -114,6 +115,8 @@ def running_service(
             ]
             if settings.ray_address and right.term() is not None:
                 looking.append(Roster(context))
+            if settings.keep_readings_days is not None:
+                looking.append(Thinning(context, settings.keep_readings_days * DAY_S))
             if schedules:
                 looking.append(Scheduler(context, alarm, poll_s))
                 looking.append(Gatekeeper(context, knock, settings.gate_budget_ratio, poll_s))

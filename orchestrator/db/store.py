@@ -28,7 +28,7 @@ from orchestrator.db.run import profiles as profile_rows
 from orchestrator.db.run import runs as run_rows
 from orchestrator.db.run import time_series as time_series_rows
 from orchestrator.db.schedule.schedule_part import SchedulePart
-from orchestrator.db.together import imported, removal, results
+from orchestrator.db.together import imported, removal, results, thinning
 from orchestrator.db.upgrade import admin
 from orchestrator.domain.around.access import Deed
 from orchestrator.domain.around.device_health import DeviceEvent, EventKind
@@ -168,6 +168,7 @@ class SqlStore(HistoryPart, SchedulePart):
     cells = reads(cell_pages.page)
     open_runs = reads(run_rows.open_runs)
     queue_heads = reads(run_rows.heads)
+    queue = reads(run_rows.queue)
     completed_of_cell = reads(run_rows.completed_of_cell)
     earlier_runs = reads(run_rows.earlier)
     verdicts_of = reads(run_rows.verdicts_of)
@@ -201,6 +202,8 @@ class SqlStore(HistoryPart, SchedulePart):
         return self.database.write(lambda connection: logs.append(connection, attempt_id, node, new))
 
     last_seqs = reads(logs.last_seqs)
+    with_old_readings = reads(thinning.old)
+    thin = writes(thinning.part)
     entries = reads(logs.entries)
 
     # what happened

@@ -22,6 +22,7 @@ from orchestrator.domain.runs.stored import (
     Idempotency,
     OpenRuns,
     Page,
+    QueuedRun,
     StoredCalibration,
     StoredCell,
     StoredTransfer,
@@ -194,6 +195,10 @@ class Store(AccessStore, AlertStore, DeviceStore, HistoryStore, PredictionStore,
         kind that ask for the same (``Plan.needs``). All in the order in which an owner's should be placed: by priority
         (highest first), then age; with their attempts, without analysis."""
 
+    def queue(self, most: int) -> Sequence[QueuedRun]:
+        """Of the same runs, in the same order, some ``most`` in all: as many of each owner and kind, where these have
+        so many, and one at least."""
+
     def uses(self, at: float) -> Mapping[str, float]:
         """Owner -> device-seconds of attempts that are over, those of a day before ``at`` counted half."""
 
@@ -295,6 +300,14 @@ class Store(AccessStore, AlertStore, DeviceStore, HistoryStore, PredictionStore,
         limit: int | None = None,
     ) -> Sequence[Entry]:
         """Stored entries in the order of (node, seq), each with its ``node`` added; ``after`` applies to each node."""
+
+    def with_old_readings(self, before: float, most: int) -> Sequence[str]:
+        """Attempts that ended before then and whose logs have readings, the oldest first; none of an experiment that
+        goes on, or that has the label ``PINNED``."""
+
+    def thin(self, attempt_id: str, at: float) -> bool:
+        """Remove some of the readings of an attempt's logs, which then says so (``thinned_at``); whether there may be
+        more."""
 
     # what happened
     def changes(self, experiment_id: str, *, after: int = 0, limit: int = 500) -> Sequence[Change]:

@@ -38,11 +38,32 @@ def run_facts(run: Json, paint: Paint = str) -> Pairs:
         ("options", axis_text(plan["options"])),
         ("state", paint(run["state"]) + (" (to be cancelled)" if _is_ending(run) else "")),
         ("why", run["reason"] or ""),
+        *_outlook_facts(run.get("outlook")),
         ("took", _took(run, "started_at").strip(" ()")),
         ("time", time_line(_held(run).time) if run["device_time"] else ""),
         ("grade", grade_text(run["validity"], paint)),
         ("findings", "; ".join((run["validity"] or {}).get("notes") or [])),
     )
+
+
+_EVIDENCE = {"earlier_runs": "as long as earlier runs took", "timeout_s": "their time limit"}
+
+
+def _outlook_facts(outlook: Json | None) -> Pairs:
+    """What a queued run waits for."""
+    if outlook is None:
+        return []
+    count = f"{'at least ' if outlook['at_least'] else ''}{outlook['before']} run(s)"
+    turn = f"{count} before it by turns, first {outlook['first']} of {outlook['first_owner']}"
+    if not outlook["starts_at"]:
+        return [("queue", turn if outlook["before"] else "it is the first"), ("starts", "not known")]
+    awaited = ", ".join(outlook["awaited"])
+    by = f" by {short_time(outlook['starts_at'])} UTC, if {awaited} last {_EVIDENCE[outlook['evidence']]} at most"
+    return [
+        ("queue", turn if outlook["before"] else "it is the first"),
+        ("kept for it", "; ".join(f"{one['node']}: {len(one['devices'])} device(s)" for one in outlook["kept"])),
+        ("starts", by.strip() if awaited else "now"),
+    ]
 
 
 def _told(*pairs: tuple[str, str]) -> Pairs:
@@ -58,12 +79,13 @@ def grade_text(validity: Json | None, paint: Paint = str) -> str:
 
 
 def attempt_text(attempt: Json) -> str:
-    """Where an attempt ran, and how it failed."""
+    """Where an attempt ran, how it failed, and what is left of its logs."""
     places = "; ".join(
         f"{share['node']}: {', '.join(device['id'] for device in share['devices'])}" for share in attempt["placement"]
     )
     lived = f", still lived at {short_time(attempt['alive_at'])} UTC" if attempt["alive_at"] else ""
-    return places + (f", {attempt['failure']['kind']}" if attempt["failure"] else "") + lived
+    thinned = f", its readings removed on {attempt['thinned_at'][:10]}" if attempt["thinned_at"] else ""
+    return places + (f", {attempt['failure']['kind']}" if attempt["failure"] else "") + lived + thinned
 
 
 def _held(run: Json) -> Held:

@@ -85,6 +85,12 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
     ),
     "TBD_LOCAL_NODES": ("local_nodes", "1", "with TBD_CLUSTER=local: into how many nodes this host is divided"),
     "TBD_IDLE_EXIT_S": ("idle_exit_s", "900", "seconds without a server after which an embedded cluster ends itself"),
+    "TBD_KEEP_READINGS_DAYS": (
+        "keep_readings_days",
+        "",
+        "days after the end of a run for which its readings are kept; results, intervals and experiments with the "
+        "label pinned stay; empty: all are kept for ever",
+    ),
     "TBD_MAX_BODY_BYTES": ("max_body_bytes", "1048576", "largest request body"),
     "TBD_MAX_LOG_BYTES": ("max_log_bytes", "67108864", "largest log that is imported (tbd ingest)"),
     "TBD_GATE_BUDGET_RATIO": (
@@ -182,6 +188,7 @@ class Settings:
     ray_wait_s: float
     fence_s: float
     deadline_s: float | None
+    keep_readings_days: float | None
     local_nodes: int
     idle_exit_s: float
     max_body_bytes: int
@@ -227,6 +234,9 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
         ray_wait_s=_number("TBD_RAY_WAIT_S", texts["ray_wait_s"], float, 5, 86400),
         fence_s=_number("TBD_FENCE_S", texts["fence_s"], float, 1, 86400),
         deadline_s=_number("TBD_DEADLINE_S", texts["deadline_s"], float, 1, 1e9) if texts["deadline_s"] else None,
+        keep_readings_days=_number("TBD_KEEP_READINGS_DAYS", texts["keep_readings_days"], float, 0, 36500)
+        if texts["keep_readings_days"]
+        else None,
         local_nodes=_number("TBD_LOCAL_NODES", texts["local_nodes"], int, 1, 64),
         idle_exit_s=_number("TBD_IDLE_EXIT_S", texts["idle_exit_s"], float, 1, 86400),
         max_body_bytes=_number("TBD_MAX_BODY_BYTES", texts["max_body_bytes"], int, 1024, 2**30),

@@ -75,6 +75,7 @@ async def run(asked: Asked) -> Page | Response:
             "pictures": pictures(_figure(found, over_time, stretch)),
             "stretch": stretch,
             "end_s": over_time["end_s"],
+            "nothing_over_time": over_time["reason"],
             "others": list(stretch.others(asked, over_time["end_s"] or 0.0)),
             "curve": grid(curve, "Quality over time") if curve else None,
             "summary": summary_facts(found["summary"] or {}),

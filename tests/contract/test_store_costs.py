@@ -86,6 +86,7 @@ PAGES: dict[str, Callable[[SqlStore], Any]] = {
     "the second page of cells": lambda store: second_page(lambda **page: store.cells(CellFilter(), **page)),
     "one experiment": lambda store: store.experiment(newest(store)),
     "the queue": lambda store: store.queue_heads(2),
+    "the queue in short": lambda store: store.queue(4),
     "earlier runs": lambda store: store.earlier_runs([run.plan.cell_key for run in store.runs(limit=9).items], 2),
 }
 

@@ -1,5 +1,6 @@
 """The contract of the store: event logs. On SQLite and on PostgreSQL."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,9 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.db.store import SqlStore
+from orchestrator.db.together.removal import PART
 from orchestrator.domain.runs.filters import RunFilter
-from orchestrator.domain.runs.run import RunState
+from orchestrator.domain.runs.run import PINNED, ExperimentState, RunState
 from orchestrator.services.clock import new_id
+from orchestrator.services.schedule import thinning
 from tests.contract import store_scenes as scene
 
 pytest_plugins = ["tests.contract.store_servers"]
@@ -109,3 +112,36 @@ def test_a_text_that_a_database_cannot_hold_is_refused_not_a_crash(store: SqlSto
         with pytest.raises((InvalidRequest, NotFound)):
             store.run(odd)
     assert store.runs(RunFilter(model="net")).items == []
+
+
+def test_of_old_logs_the_readings_are_removed_but_for_those_that_are_pinned_or_go_on(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thinning, "PART_S", 0.0)
+    log = [scene.entry(seq, ("interval", "reading")[seq % 2]) for seq in range(1, 4 * PART + 3)]
+    runs = []
+    for ended_at, is_over, labels in (
+        (1000.0, True, {}),
+        (1000.0, True, {PINNED: "yes"}),
+        (1000.0, False, {}),
+        (9000.0, True, {}),
+    ):
+        new, (run,) = scene.submitted(store, labels=labels)
+        attempt = scene.brought_to(store, run, RunState.COMPLETED, at=ended_at - 4)
+        assert attempt is not None
+        store.append_entries(attempt.id, "n0", log)
+        if is_over:
+            store.end_experiment(new.id, ExperimentState.COMPLETED, ended_at)
+        runs.append(run.id)
+    clock = SimpleNamespace(now=lambda: 5000.0)
+    context: Any = SimpleNamespace(store=store, clock=clock)
+    for _ in range(2):
+        assert thinning.Thinning(context, keep_s=3000.0).look() == thinning.LOOK_S
+        clock.now = lambda: 6000.0
+    thinned = {}
+    for one in store.runs_named(runs):
+        assert one.attempt is not None
+        left = [entry["kind"] for entry in store.entries(one.attempt.id)]
+        assert left.count("interval") == 2 * PART + 1
+        thinned[one.id] = (one.attempt.thinned_at, left.count("reading"))
+    assert thinned == dict.fromkeys(runs, (None, 2 * PART + 1)) | {runs[0]: (5000.0, 0)}

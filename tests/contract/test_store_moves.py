@@ -10,7 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -350,6 +350,9 @@ class Moves(RuleBasedStateMachine):
             run.id: model.seen(run) for run in model.runs.values()
         }
         assert store.queue_heads(MOST) == [bare(model.seen(run)) for run in model.heads()]
+        kinds = {(run.owner, run.plan.needs.key) for run in model.heads()}
+        in_short = [(run.id, run.owner, run.priority, run.created_at, run.devices) for run in model.heads()]
+        assert [astuple(one) for one in store.queue(MOST * len(kinds))] == in_short
         found = store.open_runs(MOST)
         cancelled = [run for run in model.queue() if run.cancel_requested]
         cancelled = sorted(cancelled, key=lambda run: (run.paused, run.plan.needs.key))[:MOST]

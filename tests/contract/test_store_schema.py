@@ -111,7 +111,8 @@ def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -
         "known_node",
     )
     columns = (
-        *(("attempt", "fence_s"), ("attempt", "alive_at"), ("experiment", "deadline_at"), ("run", "owner")),
+        *(("attempt", "fence_s"), ("attempt", "alive_at"), ("attempt", "lent_by"), ("attempt", "thinned_at")),
+        *(("experiment", "deadline_at"), ("run", "owner")),
         ("server", "until"),
     )
     SqlStore(url).close()
@@ -130,7 +131,8 @@ def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -
     for connection in connected(url):
         for table in later:
             connection.execute(text(f"DROP TABLE {table}"))
-        connection.execute(text("DROP INDEX ix_run_queue"))
+        for index in ("ix_run_queue", "ix_attempt_ended"):
+            connection.execute(text(f"DROP INDEX {index}"))
         order = "state, cancel_requested, paused, needs, priority DESC, created_at, id"
         connection.execute(text(f"CREATE INDEX ix_run_queue ON run ({order})"))
         for table, column in columns:
@@ -209,11 +211,14 @@ QUERIES: dict[str, Callable[[SqlStore, str, str, str], Any]] = {
     "all runs of an experiment": lambda store, exp, run, att: store.runs_of(exp),
     "open runs": lambda store, exp, run, att: store.open_runs(5),
     "queue": lambda store, exp, run, att: store.queue_heads(5),
+    "queue in short": lambda store, exp, run, att: store.queue(5),
     "cancel": lambda store, exp, run, att: store.cancel_experiment(exp, 1.0),
     "last seqs": lambda store, exp, run, att: store.last_seqs(att),
     "entries": lambda store, exp, run, att: store.entries(att),
     "entries after": lambda store, exp, run, att: store.entries(att, node="n0", after=5),
     "entries of a kind": lambda store, exp, run, att: store.entries(att, kinds=["interval"]),
+    "old readings": lambda store, exp, run, att: store.with_old_readings(9.0, 5),
+    "thin": lambda store, exp, run, att: store.thin(att, 9.0),
     "exchanges": lambda store, exp, run, att: store.transfers(),
     "exchanges of a run": lambda store, exp, run, att: store.transfers(TransferFilter(run_id=run)),
     "exchanges of an experiment": lambda store, exp, run, att: store.transfers(
@@ -285,7 +290,7 @@ def test_no_query_walks_a_whole_table(sqlite_url: str, name: str) -> None:
         steps = [
             (row[3], statement)
             for statement, parameters in asked
-            if statement.startswith(("SELECT", "UPDATE", "WITH", "\nWITH"))
+            if statement.startswith(("SELECT", "UPDATE", "DELETE", "WITH", "\nWITH"))
             for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
         ]
     connection.close()

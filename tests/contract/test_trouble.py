@@ -39,7 +39,16 @@ LOG = [
 SICK, WELL = "sick", "well"
 # What the passes ask of the ports; `test_these_are_the_calls_of_passes` holds that it is all.
 OF_STORE = [
-    *("idle_experiments", "open_runs", "queue_heads", "node_orders", "entries", "last_seqs", "append_entries"),
+    *(
+        "idle_experiments",
+        "open_runs",
+        "queue_heads",
+        "earlier_runs",
+        "node_orders",
+        "entries",
+        "last_seqs",
+        "append_entries",
+    ),
     *("begin_attempt", "move_run", "conclude", "calibrated", "completed_of_cell", "experiment", "runs_of_cell"),
     *("verdicts_of", "end_experiment", "set_waiting", "add_runs", "open_device_events", "uses"),
 ]

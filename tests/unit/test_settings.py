@@ -21,6 +21,7 @@ def test_the_defaults_are_an_embedded_service_on_loopback() -> None:
         ("TBD_PORT", "70000"),
         ("TBD_FENCE_S", "0"),
         ("TBD_DEADLINE_S", "0"),
+        ("TBD_KEEP_READINGS_DAYS", "-1"),
         ("TBD_CLUSTER", "slurm"),
         ("TBD_RATE_LIMIT", "-1"),
         ("TBD_RATE_LIMIT", "many"),

@@ -24,7 +24,7 @@ from orchestrator.api.views.run_data import (
     IntervalView,
     OutputView,
     OverTimeView,
-    ReadingView,
+    ReadingsView,
     interval_view,
     over_time_view,
     reading_view,
@@ -35,6 +35,7 @@ from orchestrator.domain.runs.run import Run, RunState
 from orchestrator.domain.value.measurement import Analysis, Validity
 from orchestrator.services.experiment import cancel, query
 from orchestrator.services.intake.over_time import over_time
+from orchestrator.services.reconcile.outlook import outlook
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -68,9 +69,9 @@ def list_runs(
 
 
 @router.get("/{run_id}", response_model=RunView)
-def get_run(run: OneRun) -> Response:
-    """One run: plan, state, reason, attempts, placement, fingerprint, validity."""
-    return answer(run_view(run))
+def get_run(context: Ctx, run: OneRun) -> Response:
+    """One run: plan, state, reason, attempts, placement, fingerprint, validity; what it waits for."""
+    return answer(run_view(run, outlook(context, run)))
 
 
 @router.post("/{run_id}/cancel", status_code=202, response_model=RunView)
@@ -105,14 +106,15 @@ def list_run_intervals(
     return answer(entries_view(page, tried.id if tried else "", interval_view))
 
 
-@router.get("/{run_id}/readings", response_model=PageView[ReadingView])
+@router.get("/{run_id}/readings", response_model=ReadingsView)
 def list_run_readings(
     context: Ctx, run: OneRun, attempt: AttemptNumber = None, limit: Limit = 200, cursor: Cursor = None
 ) -> Response:
     """What the telemetry sampler saw; also while it runs."""
     tried = query.attempt_of(run, attempt)
     page = query.entries(context, tried, ("reading",), limit=limit, cursor=cursor)
-    return answer(entries_view(page, tried.id if tried else "", reading_view))
+    found = entries_view(page, tried.id if tried else "", reading_view)
+    return answer(ReadingsView.of(found, reason=tried.why_thinned if tried else None))
 
 
 @router.get("/{run_id}/time-series", response_model=OverTimeView)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from orchestrator.api.views.common import Json, Time, View, fields_of
+from orchestrator.api.views.common import Json, PageView, Time, View, fields_of
 from orchestrator.domain.runs.log import Entry
 from orchestrator.domain.value.time_series import TimeSeries
 from orchestrator.domain.words.untrusted import is_time, mended
@@ -44,6 +44,12 @@ class ReadingView(View):
     values: list[ReadingValue]
 
 
+class ReadingsView(PageView[ReadingView]):
+    """``reason``: why there are none any more."""
+
+    reason: str | None = None
+
+
 @fields_of(Output)
 class OutputView(View):
     """A piece of what a process printed; ``offset`` in bytes of that stream of that process."""
@@ -57,9 +63,10 @@ class TimeSeriesView(View):
     points: list[tuple[float, float, float]]
 
 
-@fields_of(OverTime, "end_s", "phases")
+@fields_of(OverTime, "end_s", "reason", "phases")
 class OverTimeView(View):
-    """Times in seconds since the first step began. ``end_s``: of the last point of the whole run; ``phases``: when the
+    """Times in seconds since the first step began. ``end_s``: of the last point of the whole run; ``reason``: why there
+    is none any more; ``phases``: when the
     warm-up and the timed phase ended."""
 
     run_id: str

@@ -11,6 +11,7 @@ from orchestrator.domain.runs.device_time import DeviceTime, of_attempt
 from orchestrator.domain.runs.run import Attempt, Run
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.measurement import Grade, Measurement, Reason
+from orchestrator.services.reconcile.outlook import Outlook
 
 
 @fields_of(Plan)
@@ -70,9 +71,20 @@ class DeviceTimeView(View):
     timed_ratio: float | None
 
 
+@fields_of(Outlook)
+class OutlookView(View):
+    """What a queued run waits for. ``before``: how many runs come first by turns; ``at_least``: more were not counted.
+    ``first``: whose turn is next. ``kept``: what is kept for this run until the runs ``awaited`` have ended;
+    ``starts_at``: by when these will have, by ``earlier_runs`` of their cells, else by their ``timeout_s``
+    (``evidence``); null: not known, as nothing is kept for it."""
+
+    kept: list[ShareView]
+
+
 @fields_of(Run, without=("paused", "waiting", "analysis", "owner"))
 class RunView(View):
     """A run. ``reason`` says in words why it waits or how it ended; ``validity`` is null until its logs are judged;
+    ``outlook`` of one that is queued only where it is asked for by its id;
     ``may_have_run_twice``: an attempt that was taken for dead still ran when the next one had begun."""
 
     reason: str | None
@@ -86,6 +98,7 @@ class RunView(View):
     device_time: DeviceTimeView | None
     summary: Json | None
     code_version: str | None
+    outlook: OutlookView | None = None
 
 
 @fields_of(Measurement)
@@ -95,7 +108,7 @@ class MeasurementView(View):
     code_version: str
 
 
-def run_view(run: Run) -> RunView:
+def run_view(run: Run, outlook: Outlook | None = None) -> RunView:
     analysis = run.analysis
     throughput = analysis.measurement("throughput") if analysis else None
     attempts = [AttemptView.of(one) for one in run.attempts]
@@ -109,6 +122,7 @@ def run_view(run: Run) -> RunView:
         summary=analysis.summary if analysis else None,
         fingerprint=dict(run.fingerprint) if run.fingerprint else None,
         code_version=analysis.code_version if analysis else None,
+        outlook=OutlookView.maybe(outlook),
     )
 
 

@@ -14,7 +14,7 @@ from orchestrator.db.tables.schema import attempt, cell, experiment, node_order,
 from orchestrator.domain.around.access import REMOVING
 from orchestrator.domain.runs.filters import RunFilter
 from orchestrator.domain.runs.run import HOLDS_DEVICES, PAUSED, TERMINAL, Attempt, Run, RunState, transition
-from orchestrator.domain.runs.stored import DamagedHold, EarlierRun, OpenRuns, Page
+from orchestrator.domain.runs.stored import DamagedHold, EarlierRun, OpenRuns, Page, QueuedRun
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.measurement import Analysis
 from orchestrator.domain.words.errors import Damaged, DamagedRow, NotFound
@@ -171,13 +171,36 @@ def open_runs(connection: Connection, most_cancelled: int) -> OpenRuns:
 def heads(connection: Connection, most: int) -> list[Run]:
     """Of the queued runs of one owner that ask for the same the first ``most`` in the order of placing."""
     found: list[rows.AnyRow] = []
+    for alike in _alike(connection):
+        found += connection.execute(select(run).where(*alike).order_by(*_ORDER).limit(most))
+    return _unjudged(connection, sorted(found, key=_in_order))
+
+
+def queue(connection: Connection, most: int) -> list[QueuedRun]:
+    """See ``domain.ports.Store.queue``."""
+    found: list[QueuedRun] = []
+    kinds = _alike(connection)
+    for alike in kinds:
+        one = _sound(connection.execute(select(run).where(*alike).limit(1)), lambda row: rows.run_of(row, ()))
+        devices = one[0].devices if one else 0
+        asked = select(run.c.id, run.c.owner, run.c.priority, run.c.created_at).where(*alike).order_by(*_ORDER)
+        part = connection.execute(asked.limit(max(1, most // len(kinds))))
+        found += [QueuedRun(*row, devices=devices) for row in part]
+    return sorted(found, key=_in_order)
+
+
+def _alike(connection: Connection) -> list[tuple[ColumnElement[bool], ...]]:
+    """Of each kind of queued runs, and of each owner of such, what is true of them."""
     waits = (run.c.state == RunState.QUEUED.value, ~run.c.cancel_requested, ~run.c.paused)
-    for needs in connection.execute(_KINDS).scalars().all():
-        for owner in connection.execute(_OWNERS, {"needs": needs}).scalars().all():
-            alike = (*waits, run.c.needs == needs, run.c.owner == owner)
-            found += connection.execute(select(run).where(*alike).order_by(*_ORDER).limit(most))
-    found.sort(key=lambda row: (-row.priority, row.created_at, row.id))
-    return _unjudged(connection, found)
+    return [
+        (*waits, run.c.needs == needs, run.c.owner == owner)
+        for needs in connection.execute(_KINDS).scalars().all()
+        for owner in connection.execute(_OWNERS, {"needs": needs}).scalars().all()
+    ]
+
+
+def _in_order(one: rows.AnyRow | QueuedRun) -> tuple[float, float, str]:
+    return -one.priority, one.created_at, one.id
 
 
 _ORDER = (run.c.priority.desc(), run.c.created_at, run.c.id)

@@ -31,7 +31,7 @@ from orchestrator.db.tables.service import device_event, heartbeat, known_node, 
 from orchestrator.db.tables.webhooks import delivery, message, webhook  # noqa: F401
 
 # The newest migration; a test holds them equal. So opening a database that is up to date does not import alembic.
-REVISION = "v0008"
+REVISION = "v0009"
 
 experiment = Table(
     "experiment",
@@ -184,7 +184,10 @@ attempt = Table(
     Column("stop_requested", Key),
     Column("fence_s", Double),  # of its agents, as they told
     Column("alive_at", Double),  # where it was over for the database: when its processes were last known to live
+    Column("lent_by", Key),  # the run for which some of its devices were kept when it began
+    Column("thinned_at", Double),  # when its readings were removed
     UniqueConstraint("run_id", "number"),
+    Index("ix_attempt_ended", "ended_at", "id"),
 )
 
 # What the attempts of an owner that are over have used, as much as counts at ``at``: see ``run.turns``.

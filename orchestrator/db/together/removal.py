@@ -64,7 +64,7 @@ def part(connection: Connection, experiment_id: str) -> bool:
     for table, column, parent in _below():
         if table is run or not of[parent]:
             continue
-        left -= _remove_some(connection, table, among(table.c[column], of[parent]), left)
+        left -= remove_some(connection, table, among(table.c[column], of[parent]), left)
         if left <= 0:
             return False
     connection.execute(delete(run).where(among(run.c.id, runs)))
@@ -78,7 +78,8 @@ def _ids(connection: Connection, query: Select[Any]) -> list[str]:
     return list(connection.execute(query).scalars())
 
 
-def _remove_some(connection: Connection, table: Table, which: ColumnElement[bool], most: int) -> int:
+def remove_some(connection: Connection, table: Table, which: ColumnElement[bool], most: int) -> int:
+    """Remove at most so many rows; how many that were."""
     key = list(table.primary_key.columns)
     some = select(*key).where(which).limit(most)
     column = key[0] if len(key) == 1 else tuple_(*key)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from orchestrator.domain.asked.plan import ITS_DEVICES, WHOLE_NODE, Needs
@@ -92,8 +93,22 @@ class Node:
         return bool(found.get("sha256") == sha256)
 
     def devices_of(self, kind: str) -> tuple[Device, ...]:
+        """Those of the kind that are not bad."""
+        return self._offered.get(kind, ((), ()))[0]
+
+    def are_alike(self, kind: str) -> Hashable:
+        """Equal for nodes whose ``devices_of`` the kind are equal, as far as a run meets them."""
+        return self._offered.get(kind, ((), ()))[1]
+
+    @cached_property
+    def _offered(self) -> Mapping[str, tuple[tuple[Device, ...], tuple[Hashable, ...]]]:
+        """Once a node, which is the same in many passes: of each kind the devices and what they are alike by."""
         bad = self.of_state(DeviceState.BAD)
-        return tuple(device for device in self.devices if device.kind == kind and device.id not in bad)
+        found: dict[str, list[Device]] = {}
+        for device in self.devices:
+            if device.id not in bad:
+                found.setdefault(device.kind, []).append(device)
+        return {kind: (tuple(devices), tuple(map(kind_of, devices))) for kind, devices in found.items()}
 
 
 @dataclass(frozen=True)
@@ -169,6 +184,29 @@ class _Taken:
         return since
 
 
+@dataclass(frozen=True)
+class _Hold:
+    """What a run has of one node."""
+
+    run_id: str
+    devices: tuple[Device, ...]
+    whole: bool
+
+    def is_in_the_way(self, needs: Needs, share: NodeShare) -> bool:
+        """Whether ``needs`` cannot have ``share`` before this ends."""
+        if self.whole or needs.exclusive == WHOLE_NODE:
+            return True
+        return any(device.kind != needs.device or device in share.devices for device in self.devices)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept for a run that waits, and the runs that have to end before it can have that, but for guests."""
+
+    shares: tuple[NodeShare, ...]
+    awaited: tuple[str, ...]
+
+
 class _Open:
     """The nodes of an offer of which something may be left, so that those of which nothing is are passed over in no
     time: what is taken is not given back while this lives."""
@@ -201,18 +239,36 @@ class _Open:
 
 class Held:
     """What attempts hold, and what is kept for runs that wait: in one pass, so that it only grows. Owns who may join
-    whom on a node. ``closed`` are nodes that somebody has as a whole, nobody knows until when."""
+    whom on a node. ``closed`` are nodes that somebody has as a whole, nobody knows until when.
+
+    What is kept for a run may be lent to a guest, who ends before that run could begin anyway."""
 
     def __init__(self, closed: Iterable[str] = ()) -> None:
-        self._open: dict[int, tuple[Offer, _Open]] = {}  # by identity, which the offer keeps as long as it is here
+        # By identity, which the offer keeps as long as it is here; and whether for guests.
+        self._open: dict[tuple[int, bool], tuple[Offer, _Open]] = {}
         self._had = {node: _Taken(whole=NEVER) for node in closed}
-        self._kept: dict[str, _Taken] = {}
-        self._kept_for: dict[str, set[str]] = {}
+        self._guests: dict[str, _Taken] = {}
+        self._kept: dict[str, dict[str, _Taken]] = {}  # by node, and by the run that it is kept for
+        self._lent_s: dict[str, float] = {}
+        self.longest_lent_s = 0.0
+        self._holds: dict[str, list[_Hold]] = {}
+        self.all_kept: dict[str, Kept] = {}  # by the run that it is kept for
 
-    def add(self, placement: Placement, exclusive: str, began: float = JUST_NOW) -> None:
-        """Note what an attempt holds; ``exclusive`` is its plan's, ``began`` when it was made."""
+    def add(
+        self,
+        placement: Placement,
+        exclusive: str,
+        began: float = JUST_NOW,
+        *,
+        run_id: str = "",
+        is_guest: bool = False,
+    ) -> None:
+        """Note what an attempt of ``run_id`` holds; ``exclusive`` is its plan's, ``began`` when it was made."""
         for share in placement.shares:
-            self._had.setdefault(share.node, _Taken()).add(share.devices, exclusive == WHOLE_NODE, began)
+            taken = self._guests if is_guest else self._had
+            taken.setdefault(share.node, _Taken()).add(share.devices, exclusive == WHOLE_NODE, began)
+            if not is_guest:
+                self._holds.setdefault(share.node, []).append(_Hold(run_id, share.devices, exclusive == WHOLE_NODE))
 
     def keep(self, offer: Offer, run_id: str) -> None:
         """Keep for ``run_id``, which cannot be placed, what it waits for: whole nodes or devices, as many as it needs.
@@ -220,6 +276,7 @@ class Held:
         Chosen is what is free, then what those have who have had it longest. Nobody joins them there, so whoever is
         waited for was there when this began, and the wait is no longer than what the longest of them had left to run.
         The choice needs no memory: what is kept once only grows older, or becomes free, and stays the first choice.
+        What a guest has counts as free: it was, or as good as, when it was lent.
 
         Nothing is kept where that would not be enough, of nodes that take runs and have room for their files, and
         without what is kept for others: whom waiting alone does not help must not make others wait.
@@ -234,28 +291,49 @@ class Held:
         if best[-1][0] == NEVER:
             return
         for _, share in best:
-            self._kept.setdefault(share.node, _Taken()).add(share.devices, needs.exclusive == WHOLE_NODE, NEVER)
-            self._kept_for.setdefault(share.node, set()).add(run_id)
+            kept = self._kept.setdefault(share.node, {}).setdefault(run_id, _Taken())
+            kept.add(share.devices, needs.exclusive == WHOLE_NODE, NEVER)
+        shares = tuple(share for _, share in best)
+        holds = [one for share in shares for one in self._holds.get(share.node, ()) if one.is_in_the_way(needs, share)]
+        self.all_kept[run_id] = Kept(shares, tuple(dict.fromkeys(one.run_id for one in holds)))
 
-    def not_full(self, offer: Offer) -> _Open:
+    def lend(self, run_id: str, for_s: float) -> None:
+        """Let those have what is kept for ``run_id`` who end within ``for_s`` seconds."""
+        self._lent_s[run_id] = for_s
+        self.longest_lent_s = max(for_s, self.longest_lent_s)
+
+    def lender(self, placement: Placement) -> str | None:
+        """A run for which something of ``placement`` is kept."""
+        for share in placement.shares:
+            for run_id, kept in self._kept.get(share.node, {}).items():
+                if kept.whole > FREE or any(device.id in kept.devices for device in share.devices):
+                    return run_id
+        return None
+
+    def not_full(self, offer: Offer, is_guest: bool) -> _Open:
         """The nodes on offer of which something may be left."""
-        return self._open.setdefault(id(offer), (offer, _Open(offer.equals)))[1]
+        return self._open.setdefault((id(offer), is_guest), (offer, _Open(offer.equals)))[1]
 
-    def left(self, offer: Offer, node: str) -> tuple[Device, ...]:
-        """The devices of ``node`` that can be had now."""
-        return _beside(
-            self._kept.get(node), offer.needs, _beside(self._had.get(node), offer.needs, offer.devices[node])
-        )
+    def left(self, offer: Offer, node: str, ends_s: float = NEVER) -> tuple[Device, ...]:
+        """The devices of ``node`` that can be had now by who ends within ``ends_s`` seconds."""
+        left = self._held_by_nobody(offer, node)
+        for run_id, kept in self._kept.get(node, {}).items():
+            if self._lent_s.get(run_id, 0.0) <= ends_s:
+                left = _beside(kept, offer.needs, left)
+        return left
 
-    def kept(self, offer: Offer, node: str) -> set[str]:
+    def kept(self, offer: Offer, node: str) -> Collection[str]:
         """The runs for which something of ``node`` is kept that could be had otherwise."""
-        runs = self._kept_for.get(node, set())
-        had = _beside(self._had.get(node), offer.needs, offer.devices[node]) if runs else ()
-        return runs if len(had) >= offer.needs.devices_per_node else set()
+        runs = self._kept.get(node, {})
+        return runs if runs and len(self._held_by_nobody(offer, node)) >= offer.needs.devices_per_node else ()
+
+    def _held_by_nobody(self, offer: Offer, node: str) -> tuple[Device, ...]:
+        not_had = _beside(self._had.get(node), offer.needs, offer.devices[node])
+        return _beside(self._guests.get(node), offer.needs, not_had)
 
     def _since(self, offer: Offer, node: str) -> list[tuple[float, Device]]:
         """(since when it cannot be had, device) of the node, the longest first."""
-        taken = [one for one in (self._had.get(node), self._kept.get(node)) if one]
+        taken = [one for one in (self._had.get(node), *self._kept.get(node, {}).values()) if one]
         barred = max((one.barred_since(offer.needs) for one in taken), default=FREE)
         if offer.needs.exclusive == WHOLE_NODE:
             return [(barred, device) for device in offer.devices[node]]
@@ -296,7 +374,9 @@ def offer(needs: Needs, nodes: Sequence[Node]) -> Offer:
         refused = NotNow(_why_no_room([node for node in ready if not node.has_room]))
     equals: dict[Hashable, list[str]] = {}
     for node in roomy:
-        equals.setdefault(tuple(map(kind_of, usable[node.name])), []).append(node.name)
+        whole = usable[node.name] is node.devices_of(needs.device)
+        kinds = node.are_alike(needs.device) if whole else tuple(map(kind_of, usable[node.name]))
+        equals.setdefault(kinds, []).append(node.name)
     return Offer(needs, {node.name: usable[node.name] for node in roomy}, list(equals.values()), refused)
 
 
@@ -312,7 +392,7 @@ def without(offer: Offer, avoided: Collection[str]) -> Offer:
     return replace(offer, devices=devices, equals=[alike for alike in equals if alike])
 
 
-def place(offer: Offer, held: Held, block: int = 1, tries: int = 0) -> Placement | NotNow:
+def place(offer: Offer, held: Held, block: int = 1, tries: int = 0, ends_s: float = NEVER) -> Placement | NotNow:
     """Choose devices of what is on offer: all of them at once, or none.
 
     Args:
@@ -320,6 +400,7 @@ def place(offer: Offer, held: Held, block: int = 1, tries: int = 0) -> Placement
         held: what other attempts hold, and what is kept for others.
         block: the repetition that is to be placed, counted from 1.
         tries: how often it was begun before.
+        ends_s: seconds within which it ends, where it may be a guest.
 
     A node that is running anything gets nothing more, as co-runners spoil a measurement, unless all that it runs and
     what is to be placed ask for their devices alone (``Needs.exclusive``). Nodes are taken in the order of
@@ -330,15 +411,16 @@ def place(offer: Offer, held: Held, block: int = 1, tries: int = 0) -> Placement
     if offer.refused:
         return offer.refused
     needs, shares = offer.needs, []
-    nodes = held.not_full(offer)
+    is_guest = ends_s < NEVER
+    nodes = held.not_full(offer, is_guest)
     for number, at, node in nodes.in_turn((block - 1) * needs.nodes):
-        devices = held.left(offer, node)
+        devices = held.left(offer, node, ends_s)
         if len(devices) >= needs.devices_per_node:
             devices = _gpus_in_turn(offer, node, devices, block - 1 + tries)
             shares.append(NodeShare(node, devices[: needs.devices_per_node]))
             if len(shares) == needs.nodes:
                 return Placement(tuple(shares))
-        else:
+        elif not is_guest or len(held.left(offer, node, 0.0)) < needs.devices_per_node:
             nodes.close(number, at)
     return NotNow(_why_none_free(offer, held, len(shares)))
 
@@ -350,7 +432,7 @@ def _why_none_free(offer: Offer, held: Held, free: int) -> str:
         reason = f"waits for {needs.devices_per_node} free device(s) on {missing} of {fitting} nodes"
     else:
         reason = f"waits for {missing} of {fitting} nodes to become free"
-    kept = [runs for node in offer.devices if (runs := held.kept(offer, node))]
+    kept = [set(runs) for node in offer.devices if (runs := held.kept(offer, node))]
     if kept:
         first = ", ".join(sorted(set().union(*kept)))
         reason += f"; what is free on {len(kept)} of them is kept for {first}, which came first"

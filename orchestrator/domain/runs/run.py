@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -40,6 +41,7 @@ MOVES: dict[RunState, frozenset[RunState]] = {
 TERMINAL = frozenset(state for state, exits in MOVES.items() if not exits)
 HOLDS_DEVICES = frozenset({RunState.PLACING, RunState.RUNNING, RunState.COLLECTING})
 
+PINNED = "pinned"  # the label of experiments of whose logs nothing is removed
 PAUSED = "its experiment is paused (tbd resume)"  # why a run of it waits
 _RAN_TWICE = Reason(
     "may_have_run_twice", "an attempt that was taken for dead still ran when the next one had begun", replaceable=False
@@ -87,7 +89,8 @@ class Attempt:
 
     Times are seconds since the epoch. ``stop_requested`` is the failure kind with which it is to be ended. ``fence_s``:
     seconds without contact after which its agents end it, the longest of them, where they told. ``alive_at``: where it
-    was over and its processes were not, when they were last known to live.
+    was over and its processes were not, when they were last known to live. ``lent_by``: the run for which some of its
+    devices were kept when it began. ``thinned_at``: when the readings were removed from its logs.
     """
 
     id: str
@@ -102,6 +105,16 @@ class Attempt:
     stop_requested: str | None = None
     fence_s: float | None = None
     alive_at: float | None = None
+    lent_by: str | None = None
+    thinned_at: float | None = None
+
+    @property
+    def why_thinned(self) -> str | None:
+        """Why its logs have no readings any more."""
+        if self.thinned_at is None:
+            return None
+        day = datetime.fromtimestamp(self.thinned_at, UTC).date()
+        return f"its readings were removed on {day}, as they were old (TBD_KEEP_READINGS_DAYS)"
 
 
 @dataclass(frozen=True)
@@ -130,6 +143,11 @@ class Run:
     def attempt(self) -> Attempt | None:
         """The latest attempt."""
         return self.attempts[-1] if self.attempts else None
+
+    @property
+    def devices(self) -> int:
+        """How many it takes."""
+        return self.plan.world_size
 
     @property
     def may_have_run_twice(self) -> bool:

@@ -42,6 +42,17 @@ class OpenRuns:
 
 
 @dataclass(frozen=True)
+class QueuedRun:
+    """Of a queued run what its turn depends on. ``devices``: how many it takes."""
+
+    id: str
+    owner: str
+    priority: int
+    created_at: float
+    devices: int
+
+
+@dataclass(frozen=True)
 class Idempotency:
     """An ``Idempotency-Key`` of ``owner`` and a SHA-256 of the request it came with, its body above all."""
 

@@ -14,11 +14,13 @@ class OverTime:
 
     Attributes:
         end_s: when the last point is; None where there is none.
+        reason: why that is so for good.
         phases: phase -> when it ended, where it is known: ``warm-up``, ``timed``.
     """
 
     series: Sequence[TimeSeries] = ()
     end_s: float | None = None
+    reason: str | None = None
     phases: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -28,11 +30,12 @@ def over_time(context: Context, run: Run, from_s: float, to_s: float, most: int)
     if run.state not in TERMINAL or run.attempt is None:
         return OverTime()
     series, end_s = context.store.time_series(run.id, from_s, to_s, most)
-    if end_s is None:
+    reason = run.attempt.why_thinned if end_s is None else None
+    if end_s is None and reason is None:
         # Once: of a run that took no step there is nothing to keep, and its log may be long.
         context.kept.of(("time series", run.id), run.attempt.id, lambda: _make(context, run))
         series, end_s = context.store.time_series(run.id, from_s, to_s, most)
-    return OverTime(series, end_s, (run.analysis.summary.get("phase_ends") if run.analysis else None) or {})
+    return OverTime(series, end_s, reason, (run.analysis.summary.get("phase_ends") if run.analysis else None) or {})
 
 
 def _make(context: Context, run: Run) -> None:

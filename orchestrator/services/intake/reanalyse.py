@@ -52,6 +52,8 @@ def reanalyse(context: Context, run: Run) -> Reanalysis:
     stored, version = run.analysis, run.analysis.code_version
     if not context.store.last_seqs(run.attempt.id):
         return Reanalysis(run, version, None, reason="its log was never stored")
+    if why := run.attempt.why_thinned:
+        return Reanalysis(run, version, None, reason=why)
     now = analyse_attempt(context, run.attempt.id)
     found = [*_verdicts(stored, now), *_numbers(_by_name(stored), _by_name(now))]
     found += _numbers(_of_devices(stored), _of_devices(now))

@@ -20,6 +20,7 @@ from orchestrator.domain.runs.log import Entry
 from orchestrator.domain.runs.run import Attempt, Experiment, Run
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.profile import KernelKinds
+from orchestrator.domain.words.errors import Conflict
 from orchestrator.domain.words.plain import plain, reader_of
 from orchestrator.services.context import Context
 from orchestrator.services.experiment import query
@@ -49,9 +50,13 @@ def record(context: Context, experiment_id: str) -> Iterator[dict[str, Any]]:
 
     Raises:
         NotFound: there is no such experiment.
+        Conflict: its logs are not whole any more, so that nobody could compute its results anew.
     """
-    experiment = query.experiment(context, experiment_id)
-    return _lines(context, experiment, context.store.runs_of(experiment_id))
+    experiment, runs = query.experiment(context, experiment_id), context.store.runs_of(experiment_id)
+    for run in runs:
+        if run.attempt and (why := run.attempt.why_thinned):
+            raise Conflict(f"there is no record of {experiment_id} any more, as of {run.id}: {why}")
+    return _lines(context, experiment, runs)
 
 
 def _lines(context: Context, experiment: Experiment, runs: Iterable[Run]) -> Iterator[dict[str, Any]]:

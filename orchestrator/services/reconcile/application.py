@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.domain.asked.placement import Placement
 from orchestrator.domain.runs.run import Attempt, ExperimentState, Run, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
 from orchestrator.domain.value.peaks import ARITHMETIC
@@ -33,7 +32,7 @@ from orchestrator.services.reconcile.fetch_log import fetch_log
 from orchestrator.services.reconcile.job import build_job, device_keys
 from orchestrator.services.reconcile.lanes import Lanes
 from orchestrator.services.reconcile.review import review
-from orchestrator.services.reconcile.situation import OWN_TRIES, UnderWay, note
+from orchestrator.services.reconcile.situation import OWN_TRIES, Launching, UnderWay, note
 from orchestrator.services.reconcile.strays import take_over
 from orchestrator.services.reconcile.trouble import Troubles
 
@@ -50,7 +49,7 @@ class Hands:
         self._context = context
         self._lanes = lanes
         self._troubles = troubles
-        self._launches: dict[str, tuple[Placement, str]] = {}
+        self._launches: dict[str, Launching] = {}
         self._changed = False
 
     @property
@@ -90,7 +89,8 @@ class Hands:
             if isinstance(action, Launch):
                 attempt_id = new_id("att")
                 launches[attempt_id] = action
-                self._launches[attempt_id] = action.placement, action.run.plan.exclusive
+                is_guest = action.lent_by is not None
+                self._launches[attempt_id] = Launching(action.placement, action.run.plan.exclusive, is_guest)
         self._lanes.put(lane, lambda: self._carry_out(lane, actions, launches))
 
     def _carry_out(self, who: str, actions: Sequence[Action], launches: Mapping[str, Launch]) -> None:
@@ -114,8 +114,8 @@ class Hands:
     def _apply(self, action: Action, attempt_id: str) -> bool:
         context, store, now = self._context, self._context.store, self._context.clock.now()
         match action:
-            case Launch(run, placement):
-                attempt = _launch(context, run, placement, attempt_id)
+            case Launch(run):
+                attempt = _launch(context, action, attempt_id)
                 return attempt is not None and self._tell(run, attempt, attempt.placement.nodes)
             case Wait(needs, reason):
                 store.set_waiting(needs.key, reason)
@@ -197,10 +197,11 @@ def _lane_of(action: Action) -> str:
     return action.run.id
 
 
-def _launch(context: Context, run: Run, placement: Placement, attempt_id: str) -> Attempt | None:
+def _launch(context: Context, launch: Launch, attempt_id: str) -> Attempt | None:
     """Hold its devices and make the attempt durable; its agents are to be told then."""
+    run = launch.run
     try:
-        placement = context.cluster.hold(attempt_id, placement)
+        placement = context.cluster.hold(attempt_id, launch.placement)
     except DevicesTaken as error:
         context.store.set_waiting(run.plan.needs.key, str(error))
         return None
@@ -212,6 +213,7 @@ def _launch(context: Context, run: Run, placement: Placement, attempt_id: str) -
         placement=placement,
         created_at=context.clock.now(),
         fence_s=max(context.cluster.fence_s(node) for node in placement.nodes),
+        lent_by=launch.lent_by,
     )
     # If not, what is held for it is given back in the next pass.
     return attempt if context.store.begin_attempt(run.id, attempt) else None

@@ -1,10 +1,10 @@
 """Deciding: from a ``Situation`` to the actions that it asks for. Pure: no store, no clock."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from orchestrator.domain.around.device_health import crashed_on
-from orchestrator.domain.asked.placement import Held, NotNow, Offer, Placement, offer, place, without
+from orchestrator.domain.asked.placement import NEVER, Held, Kept, NotNow, Offer, Placement, offer, place, without
 from orchestrator.domain.asked.plan import Needs
 from orchestrator.domain.runs.run import HOLDS_DEVICES, Attempt, Run, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
@@ -15,8 +15,11 @@ from orchestrator.services.reconcile.turns import Turns
 
 @dataclass(frozen=True)
 class Launch:
+    """``lent_by``: the run for which something of the placement is kept."""
+
     run: Run
     placement: Placement
+    lent_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,13 +100,6 @@ Action = Launch | Wait | Tell | Move | Stop | End | TakeOver | Fetch | Conclude 
 
 def decide(situation: Situation) -> list[Action]:
     """What to do now. Pure: the same situation gives the same actions, in the order in which they are to be applied."""
-    unread = {node for hold in situation.damaged for node in hold.nodes}
-    held = Held(closed=(*unread, *(stray.node for stray in situation.strays if stray.lives)))
-    for run in situation.runs:
-        if run.state in HOLDS_DEVICES and run.attempt:
-            held.add(run.attempt.placement, run.plan.exclusive, run.attempt.created_at)
-    for placement, exclusive in situation.launching:
-        held.add(placement, exclusive)
     actions: list[Action] = []
     for run in situation.runs:
         if run.id in situation.left_alone:
@@ -120,38 +116,69 @@ def decide(situation: Situation) -> list[Action]:
         if one.cancel_requested and one.nodes and one.attempt_id not in situation.left_alone
     ]
     actions += [TakeOver(stray) for stray in situation.strays if stray.attempt.id not in situation.left_alone]
-    actions += _decide_queue(situation, held)
+    actions += _decide_queue(situation, _held(situation))
     idle = [one for one in situation.idle_experiments if one not in situation.left_alone]
     return actions + [Review(experiment_id) for experiment_id in idle]
 
 
+def all_kept(situation: Situation) -> Mapping[str, Kept]:
+    """Queued run -> what is kept for it, once what can be placed is."""
+    held = _held(situation)
+    for _ in _decide_queue(situation, held):
+        pass
+    return held.all_kept
+
+
+def _held(situation: Situation) -> Held:
+    unread = {node for hold in situation.damaged for node in hold.nodes}
+    held = Held(closed=(*unread, *(stray.node for stray in situation.strays if stray.lives)))
+    for run in situation.runs:
+        if run.state in HOLDS_DEVICES and run.attempt:
+            attempt, is_guest = run.attempt, run.attempt.lent_by is not None
+            held.add(attempt.placement, run.plan.exclusive, attempt.created_at, run_id=run.id, is_guest=is_guest)
+    for launch in situation.launching:
+        held.add(launch.placement, launch.exclusive, is_guest=launch.is_guest)
+    return held
+
+
 def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
     """Launch what can be placed, by turns. What a run waits for is kept for it against those that come after it. Runs
-    that ask for the same fare alike: once one of them has to wait all that come after it have to. GPUs that are
-    suspect, and for a run those on which it crashed, are passed over where the others suffice."""
+    that ask for the same fare alike: once one of them has to wait all that come after it have to, but for guests of the
+    run that something is kept for. GPUs that are suspect, and for a run those on which it crashed, are passed over
+    where the others suffice."""
     offers: dict[Needs, Offer] = {}
-    refused: set[Needs] = set()
+    refused: dict[Needs, float] = {}  # and the shortest time for which even a guest of that kind had nothing
     suspects = {device for node in situation.nodes for device in node.of_state(DeviceState.SUSPECT)}
     passed = {*situation.left_alone, *situation.hopeless}
     queued = [run for run in situation.runs if run.state is RunState.QUEUED and not run.cancel_requested]
     turns = Turns([run for run in queued if run.id not in passed], situation.uses)
     for run in turns:
         needs = run.plan.needs
-        if needs in refused:
+        ends_s = situation.ends_s(run) if held.longest_lent_s else NEVER
+        may_be_guest = ends_s < min(held.longest_lent_s, refused.get(needs, NEVER))
+        if needs in refused and not may_be_guest:
             continue
         if needs not in offers:
             offers[needs] = without(offer(needs, situation.nodes), suspects)
         mine = without(offers[needs], crashed_on(run))
-        answer = place(mine, held, run.plan.repetition, len(run.attempts))
-        if not isinstance(answer, NotNow):
-            held.add(answer, needs.exclusive)
+        turn = (run.plan.repetition, len(run.attempts))
+        answer = why_not = place(mine, held, *turn) if needs not in refused else None
+        if may_be_guest and not isinstance(answer, Placement):
+            answer = place(mine, held, *turn, ends_s)
+        if isinstance(answer, Placement):
+            lent_by = held.lender(answer)
+            held.add(answer, needs.exclusive, run_id=run.id, is_guest=lent_by is not None)
             turns.begun(run)
-            yield Launch(run, answer)
-            continue
-        refused.add(needs)
-        held.keep(mine, run.id)
-        if answer.reason != run.waiting:
-            yield Wait(needs, answer.reason)
+            yield Launch(run, answer, lent_by)
+        elif isinstance(why_not, NotNow):
+            refused[needs] = NEVER
+            held.keep(mine, run.id)
+            if run.id in held.all_kept:
+                held.lend(run.id, situation.begins_s(held.all_kept[run.id]))
+            if why_not.reason != run.waiting:
+                yield Wait(needs, why_not.reason)
+        else:
+            refused[needs] = ends_s
 
 
 def _decide_hopeless(run: Run, failure: Failure, situation: Situation) -> Iterator[Action]:

@@ -1,14 +1,41 @@
 """Look up the stored runs of a cell, and ask them about its next one: how long it lasts, what history lends it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from orchestrator.analysis.analyse import SAME_RATES
 from orchestrator.analysis.cell.prospect import Prospect, prospect
-from orchestrator.domain.runs.run import Attempt, Run
+from orchestrator.domain.runs.run import HOLDS_DEVICES, Attempt, Run
 from orchestrator.domain.value.measurement import Analysis
 from orchestrator.services.context import Context
 
-LOOK_BACK = 240  # completed runs of the same cell, newest first: a judgement that bounds the work
+# Judgements that bound the work: completed runs of the same cell, newest first, for its rates and for its durations;
+# and cells that one look looks up, those that are left over having their turn in the next one.
+LOOK_BACK, LOOK_BACK_DURATIONS, MOST_CELLS = 240, 50, 50
+
+
+class Durations:
+    """How long the earlier runs of cells took, kept between looks: a cell is looked up when it is first seen, and anew
+    when a run of it has let go of its devices."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Sequence[float]] = {}
+        self._holding: Mapping[str, str] = {}  # run -> cell
+
+    def of(self, context: Context, runs: Sequence[Run]) -> Mapping[str, Sequence[float]]:
+        """Cell -> seconds that completed runs of it took, of the cells of ``runs``; nothing while nobody waits."""
+        holding = {run.id: run.plan.cell_key for run in runs if run.state in HOLDS_DEVICES}
+        over = {cell for run_id, cell in self._holding.items() if run_id not in holding}
+        self._holding = holding
+        if len(holding) == len(runs):
+            self._known = {}
+        else:
+            cells = dict.fromkeys(run.plan.cell_key for run in runs)
+            self._known = {cell: self._known[cell] for cell in cells if cell in self._known and cell not in over}
+            asked = [cell for cell in cells if cell not in self._known][:MOST_CELLS]
+            found = context.store.earlier_runs(asked, LOOK_BACK_DURATIONS) if asked else {}
+            for cell, earlier in found.items():
+                self._known[cell] = [one.duration_s for one in earlier if one.duration_s is not None]
+        return dict(self._known)
 
 
 def expected_of(context: Context, run: Run, attempt: Attempt) -> Prospect:

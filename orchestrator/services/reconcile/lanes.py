@@ -35,10 +35,13 @@ class Lanes:
     def __init__(self, came_late: Callable[[], None], patience_s: float = PATIENCE_S) -> None:
         self._came_late = came_late
         self._patience_s = patience_s
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        # Apart, so that work which comes wakes one of the threads, and not all that wait for whatever.
+        self._changed, self._work_came = threading.Condition(lock), threading.Condition(lock)
         self._waiting: dict[str, deque[Work]] = {}
-        self._ready: deque[str] = deque()
+        self._ready: dict[str, None] = {}  # lanes that have work and do none, in the order in which they came to be so
         self._busy: dict[str, float] = {}  # lane -> since when (monotonic seconds)
+        self._awaited: set[str] = set()  # lanes whose end somebody wants to be told
         self._late: set[str] = set()  # lanes that have been busy for longer than is waited for
         self._left: set[str] = set()  # lanes under way that a pass has gone on without
         self._slow: dict[str, float] = {}  # lane -> until when it counts as one that was late (monotonic seconds)
@@ -49,8 +52,8 @@ class Lanes:
         """Have ``work``, which must not raise, done in ``lane`` after what the lane has already."""
         with self._changed:
             self._waiting.setdefault(lane, deque()).append(work)
-            if lane not in self._busy and lane not in self._ready:
-                self._ready.append(lane)
+            if lane not in self._busy:
+                self._ready.setdefault(lane)
             self._find_hands()
 
     def under_way(self) -> frozenset[str]:
@@ -61,14 +64,23 @@ class Lanes:
     def settle(self, lanes: Collection[str]) -> None:
         """Return when the work of ``lanes`` is done, but for what takes longer than is waited for."""
         with self._changed:
-            while any(self._is_awaited(lane) for lane in lanes):
+            left = list(lanes)
+            while last := self._last_awaited(left):
                 due = [since + self._allowed_s(lane) for lane, since in self._busy.items() if lane not in self._late]
                 pause_s = min(due, default=time.monotonic() + self._patience_s) - time.monotonic()
                 if pause_s > 0:
+                    self._awaited.add(last)
                     self._changed.wait(pause_s)
                 else:
                     self._go_on_without()
             self._left.update(lane for lane in lanes if lane in self._busy or lane in self._waiting)
+
+    def _last_awaited(self, lanes: list[str]) -> str | None:
+        """Drop the last of ``lanes`` that nobody waits for any more; the last of those that are left. The last one, as
+        the others are mostly done by then: who waits is not woken for each."""
+        while lanes and not self._is_awaited(lanes[-1]):
+            lanes.pop()
+        return lanes[-1] if lanes else None
 
     def _is_awaited(self, lane: str) -> bool:
         if lane in self._late:
@@ -91,19 +103,20 @@ class Lanes:
         wanted = min(len(self._ready), MOST_AT_ONCE - self._in_time()) - self._idle
         for _ in range(min(wanted, MOST_THREADS - self._threads)):
             self._threads += 1
+            self._idle += 1  # from now on: else each work that comes before it has begun would begin one more
             threading.Thread(target=self._work, name="tbd-lane", daemon=True).start()
-        self._changed.notify_all()
+        self._work_came.notify(len(self._ready))
 
     def _work(self) -> None:
         while True:
             with self._changed:
-                self._idle += 1
-                found = self._changed.wait_for(self._may_begin, LAZY_S)
+                found = self._work_came.wait_for(self._may_begin, LAZY_S)
                 self._idle -= 1
                 if not found:
                     self._threads -= 1
                     return
-                lane = self._ready.popleft()
+                lane = next(iter(self._ready))
+                del self._ready[lane]
                 work = self._waiting[lane].popleft()
                 if not self._waiting[lane]:
                     del self._waiting[lane]
@@ -136,10 +149,14 @@ class Lanes:
     def _free(self, lane: str) -> None:
         if len(self._slow) > MOST_THREADS:  # of lanes of long ago, mostly: they are learnt again
             self._slow.clear()
+        self._idle += 1
         del self._busy[lane]
         self._late.discard(lane)
         if lane not in self._waiting:
             self._left.discard(lane)
         else:
-            self._ready.append(lane)
-        self._changed.notify_all()
+            self._ready[lane] = None
+        self._work_came.notify()
+        if lane in self._awaited:
+            self._awaited.discard(lane)
+            self._changed.notify_all()

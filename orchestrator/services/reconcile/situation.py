@@ -8,11 +8,12 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 from orchestrator.domain.around.device_health import DeviceEvent
-from orchestrator.domain.asked.placement import Node, NodeState, Placement
+from orchestrator.domain.asked.placement import Kept, Node, NodeState, Placement
+from orchestrator.domain.runs.durations import at_most_s, left_at_least_s
 from orchestrator.domain.runs.log import AttemptStatus
 from orchestrator.domain.runs.run import HOLDS_DEVICES, Attempt, Run, RunState
 from orchestrator.domain.runs.stored import DamagedHold
@@ -22,6 +23,7 @@ from orchestrator.services.context import Context
 from orchestrator.services.facts.devices import note as note_devices
 from orchestrator.services.facts.devices import open_events
 from orchestrator.services.facts.nodes import as_known, as_ordered
+from orchestrator.services.reconcile.expectations import Durations
 from orchestrator.services.reconcile.lanes import Lanes
 from orchestrator.services.reconcile.trouble import Trouble, Troubles
 
@@ -69,19 +71,28 @@ class Stray:
 
 
 @dataclass(frozen=True)
-class Situation:
-    """What ``look`` saw. ``runs``: those that hold devices or are to be cancelled, then of the queue the first ones
-    of each kind in the order in which they should be placed.
+class Launching:
+    """A placement that is being given to a run, what its plan says of sharing, and whether something of it is lent."""
 
-    ``launching``: placements that are being given to queued runs, with what each says of sharing. ``left_alone``: runs
-    and experiments that something is being done for at this moment, or that rest after a failure. ``hopeless``: runs
-    that nothing more can be done for, and why."""
+    placement: Placement
+    exclusive: str
+    is_guest: bool
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What ``look`` saw ``at`` (seconds since the epoch). ``runs``: those that hold devices or are to be cancelled,
+    then of the queue the first ones of each kind in the order in which they should be placed.
+
+    ``launching``: what is being given to queued runs. ``left_alone``: runs and experiments that something is being done
+    for at this moment, or that rest after a failure. ``hopeless``: runs that nothing more can be done for, and why.
+    ``durations``: cell -> seconds that completed runs of it took, where that was looked up."""
 
     runs: Sequence[Run]
     nodes: Sequence[Node]
     attempts: Mapping[str, OpenAttempt] = field(default_factory=dict)
     idle_experiments: Sequence[str] = ()
-    launching: Sequence[tuple[Placement, str]] = ()
+    launching: Sequence[Launching] = ()
     left_alone: Collection[str] = ()
     hopeless: Mapping[str, Failure] = field(default_factory=dict)
     # Attempts that devices are held for although they are over.
@@ -89,6 +100,28 @@ class Situation:
     damaged: Sequence[DamagedHold] = ()  # with the nodes on which their processes may live
     strays: Sequence[Stray] = ()
     uses: Mapping[str, float] = field(default_factory=dict)  # owner -> device-seconds of late
+    durations: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    at: float = 0.0
+
+    def ends_s(self, run: Run) -> float:
+        """Seconds that ``run`` would last at most if it began now."""
+        known_s = at_most_s(self.durations.get(run.plan.cell_key, ()))
+        return run.plan.timeout_s if known_s is None else min(known_s, run.plan.timeout_s)
+
+    def begins_s(self, kept: Kept) -> float:
+        """Seconds that pass at least before a run can begin that waits for ``kept``: until the last of those that it
+        waits for ends."""
+        return max((self._left_s(self.by_id[one]) for one in kept.awaited if one in self.by_id), default=0.0)
+
+    def _left_s(self, run: Run) -> float:
+        if run.state is not RunState.RUNNING or run.cancel_requested or not run.attempt or run.attempt.stop_requested:
+            return 0.0
+        lasted_s = self.at - (run.attempt.started_at or run.attempt.created_at)
+        return left_at_least_s(self.durations.get(run.plan.cell_key, ()), lasted_s)
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Run]:
+        return {run.id: run for run in self.runs}
 
 
 @dataclass(frozen=True)
@@ -96,7 +129,7 @@ class UnderWay:
     """What is being done while a pass looks: lanes with work, and the attempts that are being launched."""
 
     lanes: Collection[str] = ()
-    launches: Mapping[str, tuple[Placement, str]] = field(default_factory=dict)
+    launches: Mapping[str, Launching] = field(default_factory=dict)
 
 
 NOTHING = UnderWay()
@@ -112,6 +145,7 @@ class Stored:
     idle_experiments: Sequence[str]
     device_events: Sequence[DeviceEvent]
     uses: Mapping[str, float]
+    durations: Mapping[str, Sequence[float]]
     devices: int
     at: float
     changes: int
@@ -146,6 +180,7 @@ class Lookout:
         self._silent_since: dict[str, float] = {}
         self._seen: dict[str, OpenAttempt] = {}
         self._stored: Stored | None = None
+        self._durations = Durations()
         self._changes = 0
 
     def forget(self) -> None:
@@ -188,17 +223,10 @@ class Lookout:
             over=set(held) - living - set(under_way.launches),
             damaged=damaged,
             strays=strays,
-            uses=self._uses(stored, open_runs),
+            uses=all_uses(stored.uses, open_runs, self._context.clock.now()),
+            durations=stored.durations,
+            at=self._context.clock.now(),
         )
-
-    def _uses(self, stored: Stored, open_runs: Sequence[Run]) -> dict[str, float]:
-        """What attempts have had that are over, and what those have had until now that are not."""
-        found, now = dict(stored.uses), self._context.clock.now()
-        for run in open_runs:
-            assert run.attempt is not None
-            devices = sum(len(share.devices) for share in run.attempt.placement.shares)
-            found[run.owner] = found.get(run.owner, 0.0) + devices * max(0.0, now - run.attempt.created_at)
-        return found
 
     def _strays(self, reports: Mapping[str, Mapping[str, AttemptStatus] | Word], known: Collection[str]) -> list[Stray]:
         """Beside those that are ``known``. What is no attempt of this database is left to whoever's it is."""
@@ -238,7 +266,8 @@ class Lookout:
         heads = store.queue_heads(max(_free(known, found.runs), 1) + len(self._troubles.all()))
         runs = {run.id: run for run in (*found.runs, *heads)}
         uses, events = store.uses(self._context.clock.now()), open_events(self._context)
-        return Stored(list(runs.values()), found.damaged, idle, events, uses, devices, now, changes)
+        durations = self._durations.of(self._context, list(runs.values()))
+        return Stored(list(runs.values()), found.damaged, idle, events, uses, durations, devices, now, changes)
 
     def _reports(self, nodes: Sequence[str]) -> Mapping[str, Mapping[str, AttemptStatus] | Word]:
         """Node -> the agent's report by attempt, or the word on a node that gives none in time."""
@@ -279,7 +308,8 @@ class Lookout:
             before = self._seen.get(attempt.id)
             if before is not None and before.stored == frozenset(attempt.placement.nodes):
                 found[attempt.id] = replace(before, words=words)
-            elif hopeless(run, self._troubles.of(run.id)):
+            elif set(words.values()) == {Word.RUNNING} or hopeless(run, self._troubles.of(run.id)):
+                # Where all say that it goes on no log has come to its end: it is not looked up in each pass.
                 found[attempt.id] = OpenAttempt(words, frozenset())
             elif not self._rests(run):
                 asked[attempt.id] = partial(self._see, run, words)
@@ -345,6 +375,16 @@ def _as_heard(node: Node, report: Mapping[str, AttemptStatus] | Word) -> Node:
     if node.state is not NodeState.AVAILABLE or not isinstance(report, Word):
         return node
     return replace(node, state=NodeState.SUSPECT, reason="its agent does not answer")
+
+
+def all_uses(over: Mapping[str, float], open_runs: Sequence[Run], now: float) -> dict[str, float]:
+    """Owner -> device-seconds: what attempts have had that are ``over``, and what those have had that are not."""
+    found = dict(over)
+    for run in open_runs:
+        if run.attempt:
+            devices = sum(len(share.devices) for share in run.attempt.placement.shares)
+            found[run.owner] = found.get(run.owner, 0.0) + devices * max(0.0, now - run.attempt.created_at)
+    return found
 
 
 def _free(nodes: Sequence[Node], runs: Sequence[Run]) -> int:

@@ -3,29 +3,33 @@
 import heapq
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from orchestrator.domain.asked.spec import LEAST_PRIORITY
 from orchestrator.domain.runs.run import Run
+from orchestrator.domain.runs.stored import QueuedRun
+
+OneQueued = TypeVar("OneQueued", Run, QueuedRun)
 
 # What begins counts as so many seconds of its devices at once, so that what begins in one pass is shared out. A
 # judgement, and no more than that: what it really takes counts as time passes.
 BEGUN_S = 60.0
 
 
-class Turns:
+class Turns(Generic[OneQueued]):
     """``runs``, in the order in which they should be placed: always one of the owner who has used the least of late
     (``uses``: owner -> device-seconds), of an owner's runs in the order given. Those of the least priority of all come
     behind everybody's."""
 
-    def __init__(self, runs: Sequence[Run], uses: Mapping[str, float]) -> None:
+    def __init__(self, runs: Sequence[OneQueued], uses: Mapping[str, float]) -> None:
         self._uses = dict(uses)
-        self._queues: dict[str, deque[Run]] = {}
-        self._behind = [run for run in runs if run.priority == LEAST_PRIORITY]
+        self._queues: dict[str, deque[OneQueued]] = {}
+        self._behind: list[OneQueued] = [run for run in runs if run.priority == LEAST_PRIORITY]
         for run in runs:
             if run.priority != LEAST_PRIORITY:
                 self._queues.setdefault(run.owner, deque()).append(run)
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[OneQueued]:
         next_ones = [self._turn(owner) for owner in self._queues]
         heapq.heapify(next_ones)
         while next_ones:
@@ -38,7 +42,6 @@ class Turns:
     def _turn(self, owner: str) -> tuple[float, float, str]:
         return self._uses.get(owner, 0.0), self._queues[owner][0].created_at, owner
 
-    def begun(self, run: Run) -> None:
+    def begun(self, run: OneQueued) -> None:
         """Note that ``run``, which came last, begins."""
-        devices = run.plan.needs.nodes * run.plan.needs.devices_per_node
-        self._uses[run.owner] = self._uses.get(run.owner, 0.0) + devices * BEGUN_S
+        self._uses[run.owner] = self._uses.get(run.owner, 0.0) + run.devices * BEGUN_S

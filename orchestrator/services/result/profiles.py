@@ -33,7 +33,9 @@ def run_trace(context: Context, attempt: Attempt | None) -> dict[str, Any]:
     """The timeline of an attempt, also while it runs; one without events, and a reason, where there is no log."""
     logs = _logs(context, attempt, trace.KINDS)
     try:
-        return trace.trace_of(logs, context.catalog.kernel_kinds)
+        found = trace.trace_of(logs, context.catalog.kernel_kinds)
+        found["otherData"] |= {"thinned": attempt.why_thinned} if attempt and attempt.why_thinned else {}
+        return found
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         return {"traceEvents": [], "displayTimeUnit": "ms", "otherData": {"reason": str(error) or type(error).__name__}}
 

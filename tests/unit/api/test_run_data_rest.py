@@ -2,16 +2,20 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from orchestrator.domain.runs.durations import LEAST
 from orchestrator.domain.runs.run import ExperimentState, RunState
 from orchestrator.domain.value.failure import Failure, FailureKind
+from orchestrator.reports.numbers import seconds_of
 from tests.unit import builders
 from tests.unit.analysis.logs import NODE, a_log, quiet
 from tests.unit.api.api_rig import Rig, entry, interval, rate
 
 JOB = {"token": "secret of the attempt", "processes": [{"name": "w0", "ranks": [0]}, {"name": "w1", "ranks": [1]}]}
+NOTHING = {"items": [], "next_cursor": None, "damaged": [], "reason": None}
 OPENED = entry(1, "log_opened", protocol=1, attempt_id="a", run_id="r", node="n0", job=JOB, inventory={}, provenance={})
 
 
@@ -35,11 +39,57 @@ def test_intervals_are_paged_node_by_node_without_a_gap(rig: Rig, run_id: str) -
     assert found == [(node, step) for node in ("n0", "n1") for step in range(5)]
 
 
+def test_what_was_thinned_is_said_wherever_it_is_missed(rig: Rig, run_id: str) -> None:
+    attempt, path = rig.start(run_id), f"/runs/{run_id}"
+    rig.store.append_entries(attempt, NODE, a_log(readings=quiet()))
+    rig.finish(run_id, rate(10.0))
+    assert rig.get(f"{path}/readings")["reason"] is None
+    rig.store.thin(attempt, at=86400.0)
+    why = "its readings were removed on 1970-01-02, as they were old (TBD_KEEP_READINGS_DAYS)"
+    assert (rig.get(f"{path}/readings")["items"], rig.get(f"{path}/readings")["reason"]) == ([], why)
+    assert (rig.get(f"{path}/time-series")["end_s"], rig.get(f"{path}/time-series")["reason"]) == (None, why)
+    assert rig.get(f"{path}/reanalysis")["reason"] == why
+    assert rig.get(f"{path}/trace")["otherData"]["thinned"] == why
+    record = rig.http.get(f"/api/v1/experiments/{rig.get(path)['experiment_id']}/record")
+    assert record.status_code == 409
+    assert why in record.json()["detail"]
+    assert why in rig.http.get(path).text
+    assert "readings removed on 1970-01-02" in rig.http.get(path).text
+
+
+def test_a_queued_run_says_its_place_what_is_kept_for_it_and_by_when_it_begins(rig: Rig) -> None:
+    made = rig.submit(repeats=LEAST + 4, max_repeats=LEAST + 4)
+    *earlier, going, first, second, _ = [run.id for run in rig.store.runs_of(made["id"])]
+    began = rig.context.clock.now() - 3.0
+    assert rig.store.begin_attempt(going, builders.attempt(going, nodes=("n0", "n1"), created_at=began))
+
+    def told(run_id: str) -> Any:
+        return rig.get(f"/runs/{run_id}")["outlook"]
+
+    limit_s = rig.store.run(going).plan.timeout_s
+    first_of_all = {"at_least": False, "first": earlier[0], "first_owner": "local"}
+    unknown = {"kept": [], "awaited": [], "starts_at": None, "evidence": None}
+    assert told(first) == {"before": LEAST, **first_of_all, **unknown}
+    found = told(earlier[0])
+    assert (found["before"], [one["node"] for one in found["kept"]], found["awaited"]) == (0, ["n0"], [going])
+    assert (seconds_of(found["starts_at"]), found["evidence"]) == (pytest.approx(began + limit_s), "timeout_s")
+    rig.store.move_run(going, RunState.PLACING, RunState.RUNNING, at=began)
+    for run_id in earlier:
+        rig.start(run_id)
+        rig.finish(run_id, rate(10.0))  # after 8 s
+    assert told(going) is None
+    assert (told(first)["before"], told(second)["before"], told(second)["starts_at"]) == (0, 1, None)
+    found = told(first)
+    assert (seconds_of(found["starts_at"]), found["evidence"]) == (pytest.approx(began + 8.0), "earlier_runs")
+    rig.http.post(f"/api/v1/experiments/{made['id']}/pause")
+    assert told(first) is None
+
+
 def test_a_run_without_an_attempt_has_empty_lists_and_an_attempt_that_never_was_is_not_found(
     rig: Rig, run_id: str
 ) -> None:
     for what in ("measurements", "intervals", "readings", "log"):
-        assert rig.get(f"/runs/{run_id}/{what}") == {"items": [], "next_cursor": None, "damaged": []}
+        assert rig.get(f"/runs/{run_id}/{what}") | {"reason": None} == NOTHING
     assert rig.http.get(f"/api/v1/runs/{run_id}/intervals?attempt=1").status_code == 404
 
 

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.domain.asked.placement import Node, NodeState
 from orchestrator.domain.asked.plan import Plan
+from orchestrator.domain.runs.durations import LEAST
 from orchestrator.domain.runs.run import HOLDS_DEVICES, MOVES, Run, RunState
 from orchestrator.domain.runs.stored import DamagedHold
 from orchestrator.domain.value.failure import Failure, FailureKind
@@ -26,6 +27,7 @@ from orchestrator.services.reconcile.decisions import (
     TakeOver,
     Tell,
     Wait,
+    all_kept,
     decide,
 )
 from orchestrator.services.reconcile.reconciler import IDLE_S, PACE_S, pace_s, pause_s
@@ -210,12 +212,50 @@ def test_who_waits_behind_the_first_is_told_for_whom_a_free_node_is_kept() -> No
     assert told == [Wait(GANG.needs, waits), Wait(ONE.needs, f"{waits}; {kept}")]
 
 
+def going(began: float, name: str, plan: Plan, lent_by: str | None = None) -> Run:
+    attempt = make.attempt(f"run_{name}", nodes=(name,), created_at=began, lent_by=lent_by)
+    return make.run(f"run_{name}", RunState.RUNNING, plan=plan, attempts=(attempt,))
+
+
+LONG, SHORT = make.plan(seed=2), make.plan(seed=3)
+AGES = {LONG.cell_key: [50.0 + k for k in range(LEAST)], SHORT.cell_key: [1.0 + k for k in range(LEAST)]}
+
+
+@pytest.mark.parametrize(
+    ("at", "known", "others"),
+    [
+        (41.0, AGES, {"run_1": ("n1",)}),  # the guest takes 9 s at most, who is waited for has 9 s left at least
+        (41.5, AGES, {}),
+        (51.0, AGES, {}),  # too few have lasted so long to say what is left
+        (0.0, {SHORT.cell_key: AGES[SHORT.cell_key]}, {}),
+        (0.0, {LONG.cell_key: AGES[LONG.cell_key]}, {}),  # a guest of which nothing is known may take its time limit
+        (0.0, {LONG.cell_key: [5000.0] * LEAST}, {"run_1": ("n1",)}),
+        (0.0, {**AGES, SHORT.cell_key: AGES[SHORT.cell_key][1:]}, {}),
+    ],
+)
+def test_what_is_kept_for_the_first_is_lent_to_who_ends_before_it_could_begin(
+    at: float, known: dict[str, list[float]], others: dict[str, tuple[str, ...]]
+) -> None:
+    run = going(0.0, "n0", LONG)
+    words = {"att_run_n0_1": OpenAttempt({"n0": Word.RUNNING}, frozenset())}
+    queue = [*waiting(GANG, SHORT), make.run("run_2", plan=LONG)]
+    actions = decide(Situation([run, *queue], [N0, N1], words, durations=known, at=at - 0.5))
+    assert launched(actions) == others
+    assert all(action.lent_by == "run_0" for action in actions if isinstance(action, Launch))
+
+
+def test_a_guest_changes_nothing_of_what_is_kept() -> None:
+    """Else its node would be the last to be waited for, the third be kept instead, and the guest's be anybody's."""
+    runs = [going(0.0, "n0", LONG), going(9.0, "n1", SHORT, lent_by="run_0"), going(1.0, "n2", LONG)]
+    words = {f"att_run_{name}_1": OpenAttempt({name: Word.RUNNING}, frozenset()) for name in (*NODES, "n2")}
+    kept = all_kept(Situation([*runs, *waiting(GANG)], [N0, N1, N2], words))
+    assert [share.node for share in kept["run_0"].shares] == ["n1", "n0"]
+    assert kept["run_0"].awaited == ("run_n0",)
+
+
 def test_of_two_nodes_that_are_shared_the_one_is_kept_that_was_joined_longer_ago() -> None:
-    nodes, runs, words = [make.node("n0", 2), make.node("n1", 2)], [], {}
-    for name, at in (("n0", 5.0), ("n1", 3.0)):
-        attempt = make.attempt(f"run_{name}", nodes=(name,), created_at=at)
-        runs.append(make.run(f"run_{name}", RunState.RUNNING, plan=SHARED, attempts=(attempt,)))
-        words[attempt.id] = OpenAttempt({name: Word.RUNNING}, frozenset())
+    nodes, runs = [make.node("n0", 2), make.node("n1", 2)], [going(5.0, "n0", SHARED), going(3.0, "n1", SHARED)]
+    words = {f"att_run_{name}_1": OpenAttempt({name: Word.RUNNING}, frozenset()) for name in NODES}
     assert launched(decide(Situation([*runs, *waiting(ONE, SHARED)], nodes, words))) == {"run_1": ("n0",)}
 
 
@@ -229,6 +269,7 @@ def test_the_nodes_of_a_damaged_attempt_are_held_and_waited_for_by_nobody() -> N
     assert asked == [End("att_bad", ("n2",))]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["ada", "bob", "eve"]), min_size=1), st.lists(st.floats(1.0, 9.0), min_size=30))
 def test_owners_who_all_wait_have_equal_device_seconds_whoever_submits_most_and_first(
     owners: list[str], lengths: list[float]

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from orchestrator.services.reconcile.lanes import Lanes
+from orchestrator.services.reconcile.lanes import MOST_AT_ONCE, Lanes
 
 
 def settled_s(lanes: Lanes, lane: str) -> float:
@@ -36,3 +36,15 @@ def test_work_of_a_lane_is_done_in_its_order_and_beside_that_of_others() -> None
     lanes.put("b", lambda: (done.append("beside"), free.set())[1])
     lanes.settle(["a", "b"])
     assert done == ["beside", "first", "second"]
+
+
+def test_of_a_thousand_lanes_all_are_settled_by_as_few_threads_as_may_work_at_once() -> None:
+    """Also where threads begin late, as on a busy host."""
+    done: list[int] = []
+    workers: set[int] = set()
+    lanes = Lanes(lambda: None, patience_s=60.0)
+    for lane in range(1000):
+        lanes.put(f"{lane}", lambda lane=lane: (done.append(lane), workers.add(threading.get_ident()))[0])  # type: ignore[misc]
+    lanes.settle([f"{lane}" for lane in range(1000)])
+    assert sorted(done) == list(range(1000))
+    assert len(workers) <= MOST_AT_ONCE

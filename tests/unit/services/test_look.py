@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 from orchestrator.domain.asked.placement import Node, NodeState, place
 from orchestrator.domain.runs.log import LogSlice
 from orchestrator.domain.runs.run import Attempt, Run, RunState
-from orchestrator.domain.runs.stored import DamagedHold, OpenRuns
+from orchestrator.domain.runs.stored import DamagedHold, EarlierRun, OpenRuns
 from orchestrator.domain.value.failure import FailureKind
 from orchestrator.domain.words.errors import NodeFailed, NodeUnreachable, NotFound
 from orchestrator.services.pulse import Pulse
 from orchestrator.services.reconcile import decisions
 from orchestrator.services.reconcile.application import Hands
 from orchestrator.services.reconcile.decisions import End, Launch, Stop, Wait, decide
+from orchestrator.services.reconcile.expectations import MOST_CELLS
 from orchestrator.services.reconcile.lanes import Lanes
 from orchestrator.services.reconcile.reconciler import Bell, Reconciler
 from orchestrator.services.reconcile.situation import Lookout, Word
@@ -35,6 +37,7 @@ class Queue:
         self.over: dict[str, Attempt] = {}
         self.asked: Counter[str] = Counter()
         self.read = 0
+        self.looked_up: list[str] = []
 
     def queue_heads(self, most: int) -> Sequence[Run]:
         self.asked["queue_heads"] += 1
@@ -52,6 +55,10 @@ class Queue:
 
     def idle_experiments(self) -> list[str]:
         return []
+
+    def earlier_runs(self, cell_keys: Sequence[str], most: int) -> dict[str, list[EarlierRun]]:
+        self.looked_up += cell_keys
+        return {cell: [EarlierRun(2.0, None), EarlierRun(None, None)] for cell in cell_keys}
 
     def node_orders(self) -> dict[str, Any]:
         return {}
@@ -178,6 +185,22 @@ def test_the_store_is_asked_again_only_when_something_may_have_changed() -> None
     lookout._context.clock.time += Lookout.ASK_AGAIN_S
     lookout.look()
     assert queue.asked["queue_heads"] == 3
+
+
+def test_how_long_a_cells_runs_took_is_looked_up_once_and_again_when_one_of_them_is_over() -> None:
+    cells = [make.plan(seed=seed) for seed in range(MOST_CELLS + 2)]
+    running = make.run("running", RunState.RUNNING, plan=cells[0], attempts=(make.attempt("running"),))
+    queue = Queue([make.run(f"{at}", plan=plan) for at, plan in enumerate(cells[1:])], [running])
+    lookout = lookout_over(queue, [make.node(devices=len(cells))])
+    for _ in range(3):
+        found = lookout.look().durations
+        lookout.forget()
+    assert sorted(queue.looked_up) == sorted(plan.cell_key for plan in cells)
+    assert found == {plan.cell_key: [2.0] for plan in cells}
+    queue.runs = [*queue.runs, make.run("again", plan=replace(cells[0], repetition=2))]
+    queue.running = []
+    lookout.look()
+    assert queue.looked_up[len(cells) :] == [cells[0].cell_key]
 
 
 def test_a_node_that_comes_is_reason_to_ask_again() -> None:

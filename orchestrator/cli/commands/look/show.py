@@ -56,6 +56,8 @@ def _write_trace(client: Client, run_id: str, path: str) -> None:
     # As UTF-8, not escaped: Perfetto refuses the pairs of escapes that stand for characters beyond 16 bits.
     output.write_file(path, json.dumps(found, separators=(",", ":"), ensure_ascii=False))
     reason = found["otherData"].get("reason")
+    if thinned := found["otherData"].get("thinned"):
+        output.say(f"no telemetry is among it: {thinned}")
     output.say(reason or f"{len(found['traceEvents'])} events in {path}: open it in Perfetto or chrome://tracing")
 
 
