@@ -103,12 +103,11 @@ def running_service(
             swept = store.sweep()
             if swept:
                 log.warning("%d experiments were removed that were left half imported or half removed", swept)
-            made = make_cluster(settings, directory, right)
+            cluster.lead(make_cluster(settings, directory, right))
             leading.callback(leave, cluster, store, right, settings, end_runs)
-            cluster.lead(made)
             step_back(cluster)
-            bell, alarm, knock, mail, hour = bells
             leading.enter_context(context.news.listening(lambda: right.tell(NEWS)))
+            bell, hour, *others = bells
             looking: list[Reconciler | Lookout] = [
                 Reconciler(context, bell, settings.fence_s),
                 Deadlines(context, hour, poll_s),
@@ -118,9 +117,7 @@ def running_service(
             if settings.keep_readings_days is not None:
                 looking.append(Thinning(context, settings.keep_readings_days * DAY_S))
             if schedules:
-                looking.append(Scheduler(context, alarm, poll_s))
-                looking.append(Gatekeeper(context, knock, settings.gate_budget_ratio, poll_s))
-                looking.append(Messenger(context, mail, post, poll_s))
+                looking += submitters(context, settings, others, poll_s)
             for one in looking:
                 leading.callback(one.close)
                 one.start()
@@ -131,6 +128,16 @@ def running_service(
         stack.callback(lead.close)
         lead.start()
         yield context
+
+
+def submitters(context: Context, settings: Settings, bells: Sequence[Bell], poll_s: float) -> list[Lookout]:
+    """What looks after schedules and what comes of them."""
+    alarm, knock, mail = bells
+    return [
+        Scheduler(context, alarm, poll_s),
+        Gatekeeper(context, knock, settings.gate_budget_ratio, poll_s),
+        Messenger(context, mail, post, poll_s),
+    ]
 
 
 class Lead:

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from tests.faults.succession import Pair, pair
+from tests.support.service import status_of
 
 pytest_plugins = ["tests.contract.store_servers"]
 pytestmark = pytest.mark.xdist_group("succession")
@@ -33,8 +34,9 @@ def test_whoever_leads_ends_and_every_run_is_carried_out_exactly_once(two: Pair,
         assert follower.call("GET", f"/api/v1/{path}") == heir.call("GET", f"/api/v1/{path}")
     for node in (one.call("GET", "/api/v1/nodes")["items"][0] for one in two.servers):
         assert (len(node["devices"]), node["state"], len(node["inventory"]["cores"])) == (2, "available", 2)
-    (checks,) = follower.call("GET", "/api/v1/nodes/checks")["items"]
-    assert f"only the server that leads speaks to agents: ask it, at {heir.url}" in checks["reason"]
+    status, problem = status_of(lambda: follower.call("GET", "/api/v1/nodes/checks"))
+    told = f"only the server that leads speaks to agents: ask it, at {heir.url}"
+    assert (status, told in problem["detail"]) == (503, True)
 
     _, _, ended = two.succeed(signal.SIGTERM, 5.0)
     assert two.placed_s[-1] < two.placed_s[0], "it gave the lease back"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.domain.asked.placement import Node, NodeState
-from orchestrator.domain.words.errors import ClusterUnavailable, NodeFailed
+from orchestrator.domain.words.errors import NodeFailed, NodeUnreachable
 from orchestrator.services.context import Context
 
 # Threads that wait: all of a large cluster at once.
@@ -25,7 +25,11 @@ class NodeFacts:
 
 
 def of_nodes(context: Context) -> Sequence[NodeFacts]:
-    """All nodes by name; none is waited for longer than the cluster waits for one."""
+    """All nodes by name; none is waited for longer than the cluster waits for one.
+
+    Raises:
+        ClusterUnavailable: this server follows, and asks no nodes.
+    """
     nodes = sorted(context.cluster.nodes(), key=lambda node: node.name)
     with ThreadPoolExecutor(min(MOST_AT_ONCE, len(nodes) or 1), "checks") as pool:
         return list(pool.map(lambda node: _ask(context, node), nodes))
@@ -40,6 +44,6 @@ def _ask(context: Context, node: Node) -> NodeFacts:
             facts = context.cluster.checks(node.name)
         except NodeFailed as error:
             reason = f"its agent is too old for the checks: {error}" if "unknown method" in str(error) else str(error)
-        except ClusterUnavailable as error:
+        except NodeUnreachable as error:
             reason = str(error)
     return NodeFacts(node.name, facts, reason, round(time.monotonic() - began, 2))
