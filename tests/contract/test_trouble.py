@@ -18,7 +18,14 @@ from orchestrator.domain.runs.filters import CellFilter
 from orchestrator.domain.runs.log import AttemptStatus, LogSlice
 from orchestrator.domain.runs.run import ExperimentState, Run, RunState
 from orchestrator.domain.value.failure import FailureKind
-from orchestrator.domain.words.errors import ClusterUnavailable, NodeFailed, NodeUnreachable, NotFound, StoreUnavailable
+from orchestrator.domain.words.errors import (
+    ClusterUnavailable,
+    Conflict,
+    NodeFailed,
+    NodeUnreachable,
+    NotFound,
+    StoreUnavailable,
+)
 from orchestrator.services.context import Context
 from orchestrator.services.experiment.submit import submit
 from orchestrator.services.facts.catalog import load_catalog
@@ -257,7 +264,7 @@ def test_these_are_the_calls_of_passes(scene_of: Callable[..., Scene]) -> None:
 
 
 @ON_SQLITE
-@pytest.mark.parametrize("fault", ["exception", "hang"])
+@pytest.mark.parametrize("fault", ["exception", "hang", "refused"])
 def test_a_run_whose_log_cannot_be_analysed_ends_with_an_internal_error_and_keeps_its_log(
     scene_of: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
@@ -269,18 +276,18 @@ def test_a_run_whose_log_cannot_be_analysed_ends_with_an_internal_error_and_keep
             return real(logs, kinds)
         if fault == "hang":
             scene.store.released.wait()
-        raise ValueError("a strange log")
+        raise Conflict("a strange log") if fault == "refused" else ValueError("a strange log")
 
     monkeypatch.setattr(conclude, "analyse", analyse)
     scene.go_on(lambda: scene.over(WELL))
     assert scene.run(WELL).state is RunState.COMPLETED
-    if fault == "exception":
+    if fault != "hang":
         scene.go_on(lambda: scene.over(SICK))
         run = scene.run(SICK)
         assert run.failure is not None
         assert run.attempt is not None
         assert (run.state, run.failure.kind) == (RunState.FAILED, FailureKind.INTERNAL_ERROR)
-        assert "ValueError: a strange log" in run.failure.message
+        assert "a strange log" in run.failure.message
         assert len(scene.real.entries(run.attempt.id)) == len(LOG)
 
 
