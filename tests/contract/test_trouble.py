@@ -368,6 +368,27 @@ def test_what_was_taken_for_dead_and_lived_is_ended_its_log_kept_and_its_run_out
 
 
 @ON_SQLITE
+@pytest.mark.parametrize("lived_s", [1.0, 10_000.0])
+def test_a_clock_that_was_put_back_hides_no_second_life(
+    scene_of: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch, lived_s: float
+) -> None:
+    """By the node's clock, in the recorded log, all was over long before the next attempt began."""
+    scene = scene_of()
+    playing = scene.playing
+    scene.go_on(lambda: scene.over(SICK) and scene.over(WELL))
+    playing.goes_on = True
+    scene.submit(SICK, "either", or_on=[WELL])
+    scene.go_on(lambda: scene.run("either").state is RunState.RUNNING)
+    playing.cut, playing.goes_on = scene.run("either").attempts[0].placement.nodes[0], False
+    scene.go_on(lambda: scene.over("either"))
+    monkeypatch.setitem(LOG[-1], "t", LOG[0]["t"] + lived_s)
+    cut, playing.cut = playing.cut, ""
+    playing.living.clear()
+    scene.go_on(lambda: not playing.started[cut])
+    assert scene.run("either").may_have_run_twice is (lived_s > 1.0)
+
+
+@ON_SQLITE
 def test_an_attempt_that_a_node_does_not_begin_goes_elsewhere(scene_of: Callable[..., Scene]) -> None:
     scene = scene_of(of_cluster=("answer", "start"))
     scene.go_on(lambda: scene.over(SICK))
