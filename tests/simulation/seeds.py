@@ -1,10 +1,13 @@
 """Worlds by the thousand: ``python -m tests.simulation.seeds FIRST [END]``. A broken promise is told in full."""
 
+import itertools
+import json
+import math
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,18 +37,17 @@ def breaches_of(seed: int, store: SqlStore) -> tuple[list[Breach], World]:
     return breaches(world.evidence()), world
 
 
-def run(seeds: Iterator[int]) -> Counter[str]:
-    """Run ``seeds`` until one breaks a promise; how many there were, with what they came to. What it says of one that
-    does goes to stderr."""
+def run(seeds: Iterable[int], until_s: float = math.inf) -> Counter[str]:
+    """Run ``seeds`` until then (``time.monotonic()``), or until one breaks a promise, which is told on stderr; how
+    many there were, with what they came to."""
     found: Counter[str] = Counter(dict.fromkeys(FIGURES.values(), 0))
-    more = True
-    while more:
-        more = False
+    for of_one_store in batched(seeds):
         with new_store() as store:
-            for seed, _ in zip(seeds, range(OF_ONE_STORE), strict=False):
-                more = True
+            for seed in of_one_store:
+                if time.monotonic() > until_s:
+                    return found
                 broken, world = breaches_of(seed, store)
-                found.update(seeds=1, acknowledged=len(world.acknowledged), **world.counts)
+                found.update(seeds=1, acknowledged=len(world.acknowledged), kills=world.counts["kill"])
                 if broken:
                     found.update(FIGURES[one.promise] for one in broken)
                     tell(seed, broken, world)
@@ -53,19 +55,23 @@ def run(seeds: Iterator[int]) -> Counter[str]:
     return found
 
 
+def batched(seeds: Iterable[int]) -> Iterator[list[int]]:
+    left = iter(seeds)
+    while found := list(itertools.islice(left, OF_ONE_STORE)):
+        yield found
+
+
 def tell(seed: int, broken: list[Breach], world: World) -> None:
     lines = [*world.history, "", *(f"{promise}: {what}" for promise, what in broken)]
-    lines += ["", f"again: python -m tests.simulation.seeds {seed}"]
+    lines += ["", f"again: PYTHONHASHSEED=0 python -m tests.simulation.seeds {seed}"]
     print("\n".join(lines), file=sys.stderr, flush=True)
 
 
-def main(first: int, end: int) -> int:
-    began = time.monotonic()
-    found = run(iter(range(first, end)))
-    print(dict(found), f"{time.monotonic() - began:.1f} s")
+def main(first: int, end: int | None = None, duration_s: float = math.inf) -> int:
+    found = run(range(first, first + 1 if end is None else end), time.monotonic() + duration_s)
+    print(json.dumps(found))
     return any(found[name] for name in FIGURES.values())
 
 
 if __name__ == "__main__":
-    given = [int(one) for one in sys.argv[1:3]]
-    sys.exit(main(given[0], given[-1] + (len(given) == 1)))
+    sys.exit(main(*map(int, sys.argv[1:])))

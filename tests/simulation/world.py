@@ -194,14 +194,15 @@ class World:
         self.at(self.between(1.0, 40.0), node.power_on)
 
     def _jump(self) -> None:
-        """A clock jumps that tells the time: the server's or a node's."""
+        """A clock jumps that tells the time: a node's, or the server's, which is only put back: one that goes ahead
+        between two attempts hides that they overlapped."""
         by = self.random.choice((-1, 1)) * self.between(1.0, 100.0)
         node = self.random.choice((None, self._any_node()))
-        self.note(f"the clock of {node.name if node else 'the server'} jumps by {by:.1f} s")
+        self.note(f"the clock of {node.name if node else 'the server'} jumps by {by if node else -abs(by):.1f} s")
         if node:
             node.offset_s += by
         else:
-            self.offset_s += by
+            self.offset_s -= abs(by)
 
     def hang(self, server: Server, what: str) -> None:
         """The whole process stands still at a call; there may be a successor before it goes on."""
@@ -225,9 +226,7 @@ class World:
         self.note("all is well again")
         self.cut_to.clear()
         self.cut_from.clear()
-        self.offset_s = 0.0
         for node in self.nodes.values():
-            node.offset_s = 0.0
             node.go_on()
             if node.down:
                 node.power_on()
@@ -388,7 +387,7 @@ class World:
         runs = {one.id: self.store.runs_of(one.id) for one in stored}
         due = {}
         for experiment in stored:
-            at = SETTLED_S if experiment.deadline_at is None else experiment.deadline_at - EPOCH
+            at = SETTLED_S if experiment.deadline_at is None else experiment.deadline_at - EPOCH - self.offset_s
             bound = max(at, HEALED_S) + FENCE_S + Lookout.FENCE_MARGIN_S + SLACK_S
             due.update({run.id: bound for run in runs[experiment.id]})
         ids = [run.id for found in runs.values() for run in found]
