@@ -59,8 +59,8 @@ lint: setup ## style, types, import rules, Python 3.6 cleanness of the island; n
 	$(BIN)/vermin -q --no-tips --violations -t=3.6- workers/trainer suites >/dev/null || { $(BIN)/vermin -t=3.6- workers/trainer suites; exit 1; }
 	@$(BIN)/python -m tests.support.sizes
 
-faults: setup interpreters ## only the tests of bad luck: killed servers, dying ranks, full disks, a database that goes away
-	@$(BIN)/python -m pytest tests/faults
+faults: setup interpreters ## the promises of docs/build/states.md under bad luck, for an hour or MINUTES=n: simulated worlds by seeds from SEED=n, and servers killed at every call
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.faults.hour $(or $(MINUTES),60) $(or $(SEED),$(shell date +%s))
 
 succession: setup ## two servers on one PostgreSQL and one Ray, the one that leads killed every minute: is anything lost, and how soon is the next run placed (MINUTES=30)
 	@$(BIN)/python -m tests.faults.succession --minutes $(or $(MINUTES),30)

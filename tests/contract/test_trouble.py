@@ -18,7 +18,14 @@ from orchestrator.domain.runs.filters import CellFilter
 from orchestrator.domain.runs.log import AttemptStatus, LogSlice
 from orchestrator.domain.runs.run import ExperimentState, Run, RunState
 from orchestrator.domain.value.failure import FailureKind
-from orchestrator.domain.words.errors import ClusterUnavailable, NodeFailed, NodeUnreachable, NotFound, StoreUnavailable
+from orchestrator.domain.words.errors import (
+    ClusterUnavailable,
+    Conflict,
+    NodeFailed,
+    NodeUnreachable,
+    NotFound,
+    StoreUnavailable,
+)
 from orchestrator.services.context import Context
 from orchestrator.services.experiment.submit import submit
 from orchestrator.services.facts.catalog import load_catalog
@@ -266,7 +273,7 @@ def test_these_are_the_calls_of_passes(scene_of: Callable[..., Scene]) -> None:
 
 
 @ON_SQLITE
-@pytest.mark.parametrize("fault", ["exception", "hang"])
+@pytest.mark.parametrize("fault", ["exception", "hang", "refused"])
 def test_a_run_whose_log_cannot_be_analysed_ends_with_an_internal_error_and_keeps_its_log(
     scene_of: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
@@ -278,18 +285,18 @@ def test_a_run_whose_log_cannot_be_analysed_ends_with_an_internal_error_and_keep
             return real(logs, kinds)
         if fault == "hang":
             scene.store.released.wait()
-        raise ValueError("a strange log")
+        raise Conflict("a strange log") if fault == "refused" else ValueError("a strange log")
 
     monkeypatch.setattr(conclude, "analyse", analyse)
     scene.go_on(lambda: scene.over(WELL))
     assert scene.run(WELL).state is RunState.COMPLETED
-    if fault == "exception":
+    if fault != "hang":
         scene.go_on(lambda: scene.over(SICK))
         run = scene.run(SICK)
         assert run.failure is not None
         assert run.attempt is not None
         assert (run.state, run.failure.kind) == (RunState.FAILED, FailureKind.INTERNAL_ERROR)
-        assert "ValueError: a strange log" in run.failure.message
+        assert "a strange log" in run.failure.message
         assert len(scene.real.entries(run.attempt.id)) == len(LOG)
 
 
@@ -367,6 +374,27 @@ def test_what_was_taken_for_dead_and_lived_is_ended_its_log_kept_and_its_run_out
     assert len(scene.real.entries(first.id)) == len(LOG)
     assert not rows_of("either")  # they are made anew by whoever looks
     assert scene.real.changes(scene.of["either"])[-1].data == {"may_have_run_twice": True}
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("lived_s", [1.0, 10_000.0])
+def test_a_clock_that_was_put_back_hides_no_second_life(
+    scene_of: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch, lived_s: float
+) -> None:
+    """By the node's clock, in the recorded log, all was over long before the next attempt began."""
+    scene = scene_of()
+    playing = scene.playing
+    scene.go_on(lambda: scene.over(SICK) and scene.over(WELL))
+    playing.goes_on = True
+    scene.submit(SICK, "either", or_on=[WELL])
+    scene.go_on(lambda: scene.run("either").state is RunState.RUNNING)
+    playing.cut, playing.goes_on = scene.run("either").attempts[0].placement.nodes[0], False
+    scene.go_on(lambda: scene.over("either"))
+    monkeypatch.setitem(LOG[-1], "t", LOG[0]["t"] + lived_s)
+    cut, playing.cut = playing.cut, ""
+    playing.living.clear()
+    scene.go_on(lambda: not playing.started[cut])
+    assert scene.run("either").may_have_run_twice is (lived_s > 1.0)
 
 
 @ON_SQLITE

@@ -6,6 +6,8 @@ run has gone on, or is over, and nothing that it still says changes that: it is 
 
 import logging
 
+from orchestrator.domain.runs.log import Entry
+from orchestrator.domain.runs.run import Attempt
 from orchestrator.domain.value.failure import FailureKind
 from orchestrator.domain.words.errors import NotFound
 from orchestrator.services.context import Context
@@ -30,9 +32,16 @@ def take_over(context: Context, stray: Stray) -> None:
     try:
         if not fetch_log(context, attempt.id, node):
             return  # there is more to come
-        closed = context.store.entries(attempt.id, node=node, kinds=["log_closed"])[-1]
-        context.store.note_alive(attempt.id, float(closed["wall"]))
+        opened, closed = context.store.entries(attempt.id, node=node, kinds=["log_opened", "log_closed"])
+        context.store.note_alive(attempt.id, _alive_at(attempt, opened, closed))
         context.cluster.acknowledge(node, attempt.id, int(closed["seq"]))
     except NotFound:
         return  # it has been removed meanwhile
     log.info("attempt %s is over: the log on %s was stored", attempt.id, node)
+
+
+def _alive_at(attempt: Attempt, opened: Entry, closed: Entry) -> float:
+    """When its processes last lived. The node's clock may have been put back meanwhile: how long it took is of one that
+    is never, and this service knows when it began. The later counts."""
+    begun_at = attempt.created_at if attempt.started_at is None else attempt.started_at
+    return max(float(closed["wall"]), begun_at + float(closed["t"]) - float(opened["t"]))

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from orchestrator.domain.asked.placement import Node, NodeState, Placement
 from orchestrator.domain.ports import Clock, Cluster
 from orchestrator.domain.runs.log import AttemptStatus, LogSlice
-from orchestrator.domain.words.errors import NodeFailed, NodeUnreachable, TbdError
+from orchestrator.domain.words.errors import Conflict, DamagedRow, InvalidRequest, NodeFailed, NodeUnreachable, TbdError
 from orchestrator.services.reconcile.stored_nodes import StoredNodes
 
 Answer = TypeVar("Answer")
@@ -34,7 +34,7 @@ FORGOTTEN_AFTER_S = 3600.0
 @dataclass(frozen=True)
 class Trouble:
     """``count`` tries have failed since ``since`` (real time), the last that counts at ``at`` (monotonic seconds).
-    ``node``: whose failure it is; ``ours``: nobody foresaw the error."""
+    ``node``: whose failure it is; ``ours``: nobody foresaw the error, or the database will not have what is stored."""
 
     count: int
     since: float
@@ -60,8 +60,8 @@ class Troubles(Generic[Key]):
     def failed(self, who: Key, error: BaseException) -> Trouble:
         """Note a failure. One that comes before its pause is over is not counted as another try."""
         now = self._clock.monotonic()
-        node, ours = getattr(error, "node", None), not isinstance(error, TbdError)
-        reason = f"{type(error).__name__}: {error}" if ours else str(error)
+        node, ours = getattr(error, "node", None), not isinstance(error, TbdError) or _is_refusal(error)
+        reason = str(error) if isinstance(error, TbdError) else f"{type(error).__name__}: {error}"
         with self._lock:
             before = self._known.get(who)
             if before is None:
@@ -93,6 +93,11 @@ class Troubles(Generic[Key]):
     def _prune(self, now: float) -> None:
         for who in [who for who, trouble in self._known.items() if now - trouble.at > FORGOTTEN_AFTER_S]:
             del self._known[who]
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """The database will never take this: two entries of one name, a text that it cannot hold."""
+    return isinstance(error, Conflict | InvalidRequest) and not isinstance(error, DamagedRow)
 
 
 class WatchedCluster:
