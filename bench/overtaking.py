@@ -167,7 +167,7 @@ def _endless(one: Simulation, times: int) -> Iterator[bool]:
 
 def unequal(seed: int, owners: int = 20, ended: int = 4000) -> float:
     """How far the device-seconds of an owner are from an equal part at most, as a share of it, where all of them always
-    wait on 16 nodes, and runs of some last a hundred times as long as those of others."""
+    wait on 16 nodes, each with runs of a length of its own."""
     one = Simulation(CASES["16 nodes, all of them, among 1x1"], seed)
     plans = {f"o{number}": replace(ONE, seed=number) for number in range(owners)}
     for owner, plan in plans.items():
