@@ -124,7 +124,8 @@ def test_migrations_make_of_the_first_schema_what_a_new_database_has(url: str) -
     for connection in connected(url):
         for table in later:
             connection.execute(text(f"DROP TABLE {table}"))
-        connection.execute(text("DROP INDEX ix_run_queue"))
+        for index in ("ix_run_queue", "ix_attempt_ended"):
+            connection.execute(text(f"DROP INDEX {index}"))
         order = "state, cancel_requested, paused, needs, priority DESC, created_at, id"
         connection.execute(text(f"CREATE INDEX ix_run_queue ON run ({order})"))
         for table, column in columns:
@@ -282,7 +283,7 @@ def test_no_query_walks_a_whole_table(sqlite_url: str, name: str) -> None:
         steps = [
             (row[3], statement)
             for statement, parameters in asked
-            if statement.startswith(("SELECT", "UPDATE", "WITH", "\nWITH"))
+            if statement.startswith(("SELECT", "UPDATE", "DELETE", "WITH", "\nWITH"))
             for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
         ]
     connection.close()

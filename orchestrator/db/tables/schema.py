@@ -187,6 +187,7 @@ attempt = Table(
     Column("lent_by", Key),  # the run for which some of its devices were kept when it began
     Column("thinned_at", Double),  # when its readings were removed
     UniqueConstraint("run_id", "number"),
+    Index("ix_attempt_ended", "ended_at", "id"),
 )
 
 # What the attempts of an owner that are over have used, as much as counts at ``at``: see ``run.turns``.

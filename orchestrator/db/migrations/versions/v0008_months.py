@@ -17,8 +17,10 @@ depends_on = None
 def upgrade() -> None:
     op.add_column("attempt", sa.Column("lent_by", Key))
     op.add_column("attempt", sa.Column("thinned_at", sa.Double))
+    op.create_index("ix_attempt_ended", "attempt", ["ended_at", "id"])
 
 
 def downgrade() -> None:
+    op.drop_index("ix_attempt_ended", "attempt")
     for name in ("thinned_at", "lent_by"):
         op.drop_column("attempt", name)
