@@ -18,7 +18,7 @@ from orchestrator.domain.asked.placement import Node, Placement
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.run import Run, RunState
 from orchestrator.services.reconcile.decisions import Launch, decide
-from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word
+from orchestrator.services.reconcile.situation import OpenAttempt, Situation, Word, all_uses
 from tests.unit import builders as make
 
 SPREAD = 1.0  # of the logarithm of durations of cells: the longest of a hundred is some hundred times the shortest
@@ -64,6 +64,7 @@ class Simulation:
         self.case = case
         self.now = 0.0
         self.busy_s = 0.0  # of devices
+        self.used_s: dict[str, float] = {}  # of devices, by owner, of runs that have ended
         self._chance = random.Random(seed)
         self._usual_s: dict[str, float] = {}  # by cell, the median
         self._durations: dict[str, list[float]] = {}
@@ -73,13 +74,13 @@ class Simulation:
         self.running: dict[str, tuple[Run, float]] = {}
         self._made = 0
 
-    def add(self, run_id: str, plan: Plan) -> None:
+    def add(self, run_id: str, plan: Plan, owner: str = "") -> None:
         """Queue a run behind the others."""
         self._made += 1
         if plan.cell_key not in self._usual_s:
             self._usual_s[plan.cell_key] = self._chance.lognormvariate(0.0, SPREAD)
             self._durations[plan.cell_key] = [self._lasts_s(plan) for _ in range(EARLIER)]
-        self.queued.append(make.run(run_id, plan=plan, created_at=float(self._made)))
+        self.queued.append(make.run(run_id, plan=plan, created_at=float(self._made), owner=owner))
 
     def fill(self) -> None:
         """So many small runs wait that they could take the whole cluster."""
@@ -92,7 +93,9 @@ class Simulation:
         open_runs = [run for run, _ in self.running.values()]
         words = {run.attempt.id: _runs_on(run.attempt.placement) for run in open_runs if run.attempt}
         durations = self._durations if self._known else {}
-        situation = Situation([*open_runs, *self.queued], self.nodes, words, durations=durations, at=self.now)
+        uses = all_uses(self.used_s, open_runs, self.now)
+        runs = [*open_runs, *self.queued]
+        situation = Situation(runs, self.nodes, words, uses=uses, durations=durations, at=self.now)
         actions = decide(situation)
         assert actions == decide(situation)
         for action in actions:
@@ -110,7 +113,9 @@ class Simulation:
         )
         self.busy_s += busy * (end - self.now)
         self.now = end
-        del self.running[run_id]
+        run, _ = self.running.pop(run_id)
+        assert run.attempt is not None
+        self.used_s[run.owner] = self.used_s.get(run.owner, 0.0) + run.devices * (end - run.attempt.created_at)
 
     def left_s(self) -> float:
         """What is left of the run that ends last."""
@@ -160,6 +165,25 @@ def _endless(one: Simulation, times: int) -> Iterator[bool]:
         one.end_next()
 
 
+def unequal(seed: int, owners: int = 20, ended: int = 4000) -> float:
+    """How far the device-seconds of an owner are from an equal part at most, as a share of it, where all of them always
+    wait on 16 nodes, each with runs of a length of its own."""
+    one = Simulation(CASES["16 nodes, all of them, among 1x1"], seed)
+    plans = {f"o{number}": replace(ONE, seed=number) for number in range(owners)}
+    for owner, plan in plans.items():
+        for number in range(16):
+            one.add(f"{owner} {number}", plan, owner)
+    for number in range(ended):
+        one.passes()
+        before = set(one.running)
+        one.end_next()
+        (over,) = before.difference(one.running)
+        owner = over.split()[0]
+        one.add(f"{owner} {16 + number}", plans[owner], owner)
+    equal = sum(one.used_s.values()) / owners
+    return max(abs(used / equal - 1.0) for used in one.used_s.values())
+
+
 def filling_s(nodes: int, plan: Plan, owners: int = 20) -> float:
     """Seconds a placement of a pass that fills empty nodes of 8 devices with runs of so many owners."""
     empty = [make.node(f"n{number}", 8) for number in range(nodes)]
@@ -187,6 +211,8 @@ def main() -> None:
             for w in (alone, guests)
         ]
         print(f"| {name} | {' | '.join(told)} |")
+    apart = [unequal(seed) for seed in range(5)]
+    print(f"\nDevice-seconds of 20 owners who all wait, from an equal part at most: {max(apart):.1%}")
     print("\n| a placement, filling 1,000 nodes of 8 / 100 | median | largest |\n|---|---|---|")
     for name, plan in {"whole nodes": ONE, "devices": SHARED}.items():
         ratios = [filling_s(1000, plan) / filling_s(100, plan) for _ in range(5)]

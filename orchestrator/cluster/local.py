@@ -5,7 +5,6 @@ server of the directory finds it by its record (pid, start time, socket) and goe
 """
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cluster.agents import AgentCluster, AgentError, AgentUnreachable, Handle, Keeper, close_all
+from orchestrator.cluster.node_names import own_name
 from orchestrator.cluster.records import (
     LONGEST_SOCKET_PATH,
     end_process,
@@ -225,12 +225,12 @@ class LocalCluster(AgentCluster):
             one.
 
     Raises:
-        SettingsError: there are fewer cores than nodes.
+        SettingsError: there are fewer cores than nodes; this host cannot be called as it should be.
     """
 
     def __init__(self, directory: Path, fence_s: float, idle_exit_s: float, nodes: int = 1) -> None:
         super().__init__()
-        host = socket.gethostname()
+        host = own_name()
         names = [host if number == 1 else f"{host}-{number}" for number in range(1, nodes + 1)]
         self._agents = {
             name: AgentProcess(Path(directory) / "nodes" / name, name, fence_s, idle_exit_s, cores, f"{number}/{nodes}")

@@ -3,11 +3,12 @@
 Owns the connection to Ray, the naming of nodes and the making of actors. Ray is a means to reach the agents: that a
 process is dead is never taken from Ray. Ray itself is imported when a cluster is made, not before: it is large.
 
-Node names are host names. Of several Ray nodes with one host name (one machine that plays many) the further ones get a
-suffix, ``host-2``; a node that has an agent keeps that agent's name.
+Nodes are called by ``node_names``. Of several Ray nodes with one name (one machine that plays many) the further ones
+get a suffix, ``host-2``; a node that has an agent keeps that agent's name.
 """
 
 import logging
+import math
 import os
 import sys
 import threading
@@ -27,6 +28,7 @@ from orchestrator.cluster.agents import (
     Keeper,
     close_all,
 )
+from orchestrator.cluster.node_names import free_name, name_in_ray, own_name, was_given
 from orchestrator.cluster.ray_agent import AgentActor
 from orchestrator.cluster.ray_embedded import HOST, EmbeddedRay
 from orchestrator.cluster.ray_holds import GIVEN_S, Holds
@@ -243,19 +245,25 @@ class RayCluster(AgentCluster):
         return f"Ray at {self._address} has not answered for {away_s:.0f} s (TBD_RAY_WAIT_S)"
 
     def _take_up(self, node_id: str, node: Mapping[str, Any]) -> None:
-        name = self._name_of_agent(node_id) or self._free_name(node["NodeManagerHostname"])
+        wanted = own_name() if self._embedded is not None else name_in_ray(node)
+        name = self._name_of_agent(node_id) or free_name(
+            wanted, set(self._names.values()), lambda name: self._has_left(name, node)
+        )
+        if name is None:
+            return
         self._names[node_id] = name
         address = "127.0.0.1" if self._embedded is not None else node["NodeManagerAddress"]
         keeper = Keeper(name, lambda: self._agent(node_id, name), self._fence_s, address)
         with self._lock:
             self._known[name] = keeper
 
-    def _free_name(self, host: str) -> str:
-        taken = set(self._names.values())
-        number = 1
-        while (name := host if number == 1 else f"{host}-{number}") in taken:
-            number += 1
-        return name
+    def _has_left(self, name: str, node: Mapping[str, Any]) -> bool:
+        """Whether the node ``name``, which Ray has not given up, was the machine that has come back as ``node``: it is
+        not heard of any more, and had the same address, or who starts both says that they are one."""
+        keeper = self._known[name]
+        holder = next(node_id for node_id, known in self._names.items() if known == name)
+        is_same = was_given(node) or keeper.node.address == node["NodeManagerAddress"]
+        return is_same and keeper.silent_s < math.inf and self._name_of_agent(holder) is None
 
     def _name_of_agent(self, node_id: str) -> str | None:
         """The name that the node's agent was given when it was made."""

@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from orchestrator.cluster.node_names import given_name
 from orchestrator.cluster.records import end_session, in_session, tail
 from orchestrator.domain.words.errors import ClusterUnavailable, SettingsError, TbdError
 from orchestrator.serve.secret_files import NOT_EVERYBODY, read_secret
@@ -64,7 +65,7 @@ def keep(options: Sequence[str], command: Sequence[str]) -> int:
     """Start the node and ``command``, and wait until one of them ends; then end all. The exit status of ``command``.
 
     Raises:
-        SettingsError: see ``check_token``.
+        SettingsError: see ``check_token`` and ``start``.
         ClusterUnavailable: the node did not come up, or has ended.
         Told: this process was told to end.
     """
@@ -103,8 +104,14 @@ def check_token(environment: Mapping[str, str]) -> None:
 
 
 def start(options: Sequence[str], log: str) -> "subprocess.Popen[bytes]":
-    """Begin ``ray start`` in a session of its own, by which its processes are found."""
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options]
+    """Begin ``ray start`` in a session of its own, by which its processes are found.
+
+    Raises:
+        SettingsError: the node cannot be called as it should be.
+    """
+    name = given_name()
+    named = [f"--node-name={name}"] if name else []
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", *named, *options]
     with open(log, "wb") as output:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
 

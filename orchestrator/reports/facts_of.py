@@ -56,7 +56,10 @@ def _outlook_facts(outlook: Json | None) -> Pairs:
     count = f"{'at least ' if outlook['at_least'] else ''}{outlook['before']} run(s)"
     turn = f"{count} before it by turns, first {outlook['first']} of {outlook['first_owner']}"
     if not outlook["starts_at"]:
-        return [("queue", turn if outlook["before"] else "it is the first"), ("starts", "not known")]
+        return [
+            ("queue", turn if outlook["before"] else "it is the first"),
+            ("starts", "not known: nothing is kept for it yet"),
+        ]
     awaited = ", ".join(outlook["awaited"])
     by = f" by {short_time(outlook['starts_at'])} UTC, if {awaited} last {_EVIDENCE[outlook['evidence']]} at most"
     return [

@@ -104,6 +104,10 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
 
 # Read by the node agent on its own host (``workers.node``), listed here for ``tbd serve --help``.
 NODE_VARIABLES: dict[str, tuple[str, str]] = {
+    "TBD_NODE_NAME": (
+        "its host name",
+        "what the node is called, where the host name is another one with each start, as in a pod",
+    ),
     "TBD_CPU_DEVICES": ("1", "number of CPU devices of a node; its cores, but those kept for tbd, are divided evenly"),
     "TBD_HOUSEKEEPING_CORES": (
         "1 of four or more",

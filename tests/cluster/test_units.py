@@ -87,3 +87,25 @@ def test_a_host_that_was_cut_off_in_mid_training_comes_back_and_the_run_ends_wel
     assert len(run["attempts"]) == 2
     assert run["attempts"][0]["failure"]["kind"] == "node_lost"
     assert sorted(bench.logs(run["id"])) == ["one", "two"]
+
+
+@pytest.mark.timeout(600)
+def test_a_machine_that_is_back_before_ray_has_given_it_up_keeps_its_name_and_its_drain(bench: Bench) -> None:
+    """Its power fails: nobody tells Ray, which finds out by its health checks."""
+
+    def is_in(state: str) -> bool:
+        return state in [one["state"] for one in bench.nodes() if one["name"] == "two"]
+
+    bench.service.call("POST", "/api/v1/nodes/two/drain")
+    try:
+        bench.network.pull("two")
+        bench.hosts["two"].cut_power()
+        bench.network.boot("two")
+        begins = bench._ray("two")
+        until(lambda: is_in("unreachable"), 60, 0.2)
+        assert begins.wait(90) == 0
+        until(lambda: is_in("draining"), 90, 0.5)
+        assert sorted(one["name"] for one in bench.nodes()) == sorted(bench.hosts)
+    finally:
+        bench.service.call("POST", "/api/v1/nodes/two/resume")
+    until(lambda: "two" in bench.available(), 90, 0.5)

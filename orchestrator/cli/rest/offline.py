@@ -3,12 +3,12 @@
 Imported only where there is no server: the types of the domain take a second to import.
 """
 
-import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from orchestrator.cli.exits import CommandError
 from orchestrator.cli.rest.client import ServerProblem
+from orchestrator.cluster.node_names import own_name
 from orchestrator.domain.asked.catalog import Catalog
 from orchestrator.domain.asked.datasets import extended, on_nodes
 from orchestrator.domain.asked.placement import Node
@@ -38,7 +38,7 @@ def catalog() -> Catalog:
 def this_node() -> Node:
     """This machine as far as datasets go."""
     told = {"datasets": on_this_host.offered(), "prepared_datasets": on_this_host.prepared()}
-    return Node(socket.gethostname(), (), inventory=told)  # the name that its agent would have
+    return Node(own_name(), (), inventory=told)
 
 
 def check_spec(spec: Any) -> None:

@@ -18,24 +18,23 @@ class Durations:
     when a run of it has let go of its devices."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Sequence[float]] = {}
+        self.known: dict[str, Sequence[float]] = {}  # cell -> seconds that completed runs of it took
         self._holding: Mapping[str, str] = {}  # run -> cell
 
-    def of(self, context: Context, runs: Sequence[Run]) -> Mapping[str, Sequence[float]]:
-        """Cell -> seconds that completed runs of it took, of the cells of ``runs``; nothing while nobody waits."""
+    def unknown(self, runs: Sequence[Run]) -> Sequence[str]:
+        """The cells of ``runs`` to be looked up now; none while nobody waits. Forgets others that are known."""
         holding = {run.id: run.plan.cell_key for run in runs if run.state in HOLDS_DEVICES}
         over = {cell for run_id, cell in self._holding.items() if run_id not in holding}
         self._holding = holding
-        if len(holding) == len(runs):
-            self._known = {}
-        else:
-            cells = dict.fromkeys(run.plan.cell_key for run in runs)
-            self._known = {cell: self._known[cell] for cell in cells if cell in self._known and cell not in over}
-            asked = [cell for cell in cells if cell not in self._known][:MOST_CELLS]
-            found = context.store.earlier_runs(asked, LOOK_BACK_DURATIONS) if asked else {}
-            for cell, earlier in found.items():
-                self._known[cell] = [one.duration_s for one in earlier if one.duration_s is not None]
-        return dict(self._known)
+        cells = dict.fromkeys(run.plan.cell_key for run in runs) if len(holding) < len(runs) else {}
+        self.known = {cell: self.known[cell] for cell in cells if cell in self.known and cell not in over}
+        return [cell for cell in cells if cell not in self.known][:MOST_CELLS]
+
+
+def durations_of(context: Context, cell_key: str) -> Sequence[float]:
+    """Seconds that the newest completed runs of the cell took, of whichever experiment."""
+    earlier = context.store.earlier_runs([cell_key], LOOK_BACK_DURATIONS)[cell_key]
+    return [one.duration_s for one in earlier if one.duration_s is not None]
 
 
 def expected_of(context: Context, run: Run, attempt: Attempt) -> Prospect:

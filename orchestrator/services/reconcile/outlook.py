@@ -10,7 +10,7 @@ from orchestrator.domain.runs.stored import QueuedRun
 from orchestrator.services.context import Context
 from orchestrator.services.facts.nodes import ordered_nodes
 from orchestrator.services.reconcile.decisions import all_kept
-from orchestrator.services.reconcile.expectations import LOOK_BACK_DURATIONS
+from orchestrator.services.reconcile.expectations import durations_of
 from orchestrator.services.reconcile.situation import Situation, all_uses
 from orchestrator.services.reconcile.turns import Turns
 
@@ -84,10 +84,10 @@ def _when_over(context: Context, runs: Sequence[Run]) -> tuple[float, str]:
     """(by when all of ``runs`` are over, by what evidence). Those that have lasted longer than was to be expected are
     given their time limit."""
     now, evidence, ends = context.clock.now(), EARLIER_RUNS, [context.clock.now()]
-    earlier = context.store.earlier_runs([*{run.plan.cell_key for run in runs}], LOOK_BACK_DURATIONS)
+    earlier = {cell: durations_of(context, cell) for cell in {run.plan.cell_key for run in runs}}
     for run in runs:
         began = run.attempt.created_at if run.attempt else now
-        lasts_s = at_most_s([one.duration_s for one in earlier[run.plan.cell_key] if one.duration_s is not None])
+        lasts_s = at_most_s(earlier[run.plan.cell_key])
         if lasts_s is None or began + lasts_s < now:
             lasts_s, evidence = run.plan.timeout_s, TIME_LIMIT
         ends.append(began + lasts_s)

@@ -23,7 +23,7 @@ from orchestrator.services.context import Context
 from orchestrator.services.facts.devices import note as note_devices
 from orchestrator.services.facts.devices import open_events
 from orchestrator.services.facts.nodes import as_known, as_ordered
-from orchestrator.services.reconcile.expectations import Durations
+from orchestrator.services.reconcile.expectations import Durations, durations_of
 from orchestrator.services.reconcile.lanes import Lanes
 from orchestrator.services.reconcile.trouble import Trouble, Troubles
 
@@ -266,8 +266,22 @@ class Lookout:
         heads = store.queue_heads(max(_free(known, found.runs), 1) + len(self._troubles.all()))
         runs = {run.id: run for run in (*found.runs, *heads)}
         uses, events = store.uses(self._context.clock.now()), open_events(self._context)
-        durations = self._durations.of(self._context, list(runs.values()))
+        durations = self._look_back(list(runs.values()))
         return Stored(list(runs.values()), found.damaged, idle, events, uses, durations, devices, now, changes)
+
+    def _look_back(self, runs: Sequence[Run]) -> Mapping[str, Sequence[float]]:
+        """How long earlier runs took: of whose cell that cannot be told is treated as one that has none."""
+        asked = {cell: partial(self._earlier, cell) for cell in self._durations.unknown(runs)}
+        found = self._each("cell", asked)
+        self._durations.known |= {cell: durations for cell, durations in found.items() if durations is not None}
+        return dict(self._durations.known)
+
+    def _earlier(self, cell: str) -> Sequence[float] | None:
+        try:
+            return durations_of(self._context, cell)
+        except Exception as error:
+            log.info("cell %s: how long its earlier runs took cannot be read: %s", cell, error)
+            return None
 
     def _reports(self, nodes: Sequence[str]) -> Mapping[str, Mapping[str, AttemptStatus] | Word]:
         """Node -> the agent's report by attempt, or the word on a node that gives none in time."""
