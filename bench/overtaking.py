@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
+from typing import Any
 
 from orchestrator.domain.asked.placement import Node, Placement
 from orchestrator.domain.asked.plan import Plan
@@ -124,7 +125,7 @@ class Simulation:
     def _begin(self, launch: Launch) -> None:
         run = launch.run
         self.queued.remove(run)
-        changes = {"placement": launch.placement, "created_at": self.now, "lent_by": launch.lent_by}
+        changes: dict[str, Any] = {"placement": launch.placement, "created_at": self.now, "lent_by": launch.lent_by}
         begun = replace(run, state=RunState.RUNNING, attempts=(make.attempt(run.id, **changes),))
         self.running[run.id] = (begun, self.now + self._lasts_s(run.plan))
 
