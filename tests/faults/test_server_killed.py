@@ -120,17 +120,3 @@ def test_a_log_that_was_half_taken_in_is_gone_after_a_kill_and_may_come_again(tm
         assert len(service.all(f"/api/v1/runs/{run['id']}/intervals")) > 2000
     finally:
         service.stop()
-
-
-def test_what_was_acknowledged_before_a_kill_is_there_after_it(tmp_path: Path) -> None:
-    service = Service(tmp_path / "data", TBD_CLUSTER="local").start()
-    waiting = sleep(nodes={"names": ["nowhere"]})
-    acknowledged = [service.submit(waiting | {"name": f"kept-{index}"}) for index in range(20)]
-    service.stop(signal.SIGKILL)
-    service.start()
-    try:
-        for experiment in acknowledged:
-            (run,) = service.runs(experiment)
-            assert run["state"] == "queued"
-    finally:
-        service.stop()

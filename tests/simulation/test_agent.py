@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.integration.node_attempts import NODE, UNEVEN, a_job, until
@@ -108,7 +108,13 @@ class Pair:
         return said
 
 
-@settings(max_examples=6, deadline=None, derandomize=True)
+WHOLE = [("start", "a"), ("stop", "a", "cancelled"), ("acknowledge_a_part", "a"), ("acknowledge", "a"), ("start", "a")]
+LATE = [("stop", "a", "timed_out"), ("start", "a"), ("start", "b"), ("restart",), ("acknowledge", "b"), ("restart",)]
+
+
+@example(calls=[*WHOLE, ("start_another", "a")])
+@example(calls=[*LATE, ("start", "b")])
+@settings(max_examples=4, deadline=None, derandomize=True)
 @given(calls=st.lists(CALLS, min_size=3, max_size=8))
 def test_the_simulated_agent_answers_as_the_real_one(calls: list[tuple[str, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
