@@ -72,9 +72,9 @@ class Pair:
         self.placed_s.append(round(time.monotonic() - at, 1))
         return former, heir, [long, soon]
 
-    def troubles(self, experiments: list[str]) -> list[str]:
-        """What is not as it has to be of experiments that are over."""
-        server, found = self.leader(), []
+    def troubles(self, server: Service, experiments: list[str]) -> list[str]:
+        """What is not as it has to be of experiments that are over, as ``server`` tells it."""
+        found = []
         for experiment in experiments:
             for run in server.wait(experiment, PATIENCE_S, 0.3):
                 intervals = server.all(f"/api/v1/runs/{run['id']}/intervals")
@@ -127,8 +127,8 @@ def main() -> int:
             found, end = [], time.monotonic() + 60 * options.minutes
             while time.monotonic() < end:
                 round_end = time.monotonic() + 60
-                former, _, experiments = two.succeed(signal.SIGKILL, 2 * LEASE_S)
-                found += two.troubles(experiments)
+                former, heir, experiments = two.succeed(signal.SIGKILL, 2 * LEASE_S)
+                found += two.troubles(heir, experiments)
                 former.start(end_runs=False)
                 print(f"round {len(two.placed_s)}: placed after {two.placed_s[-1]} s; {found or 'nothing amiss'}")
                 time.sleep(max(0.0, round_end - time.monotonic()))

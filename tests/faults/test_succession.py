@@ -23,7 +23,7 @@ def two(tmp_path: Path, postgresql_url: str) -> Iterator[Pair]:
 def test_whoever_leads_ends_and_every_run_is_carried_out_exactly_once(two: Pair, postgresql_url: str) -> None:
     """Killed; ended in order; stopped for longer than the lease, and continued. What a follower answers meanwhile."""
     former, heir, killed = two.succeed(signal.SIGKILL, 15.0)
-    assert two.troubles(killed) == []
+    assert two.troubles(heir, killed) == []
     former.start(end_runs=False)
     follower = two.follower()
     assert follower is former
@@ -38,13 +38,13 @@ def test_whoever_leads_ends_and_every_run_is_carried_out_exactly_once(two: Pair,
     told = f"only the server that leads speaks to agents: ask it, at {heir.url}"
     assert (status, told in problem["detail"]) == (503, True)
 
-    _, _, ended = two.succeed(signal.SIGTERM, 5.0)
+    _, third, ended = two.succeed(signal.SIGTERM, 5.0)
     assert two.placed_s[-1] < two.placed_s[0], "it gave the lease back"
-    assert two.troubles(ended) == []
+    assert two.troubles(third, ended) == []
     heir.start(end_runs=False)
 
-    stopped, _, experiments = two.succeed(signal.SIGSTOP, 15.0)
-    assert two.troubles(experiments) == []
+    stopped, last, experiments = two.succeed(signal.SIGSTOP, 15.0)
+    assert two.troubles(last, experiments) == []
     with psycopg.connect(postgresql_url, autocommit=True) as connection:
         newest = "SELECT max(number) FROM change"
         before = connection.execute(newest).fetchone()
