@@ -51,7 +51,7 @@ class Rig:
             return handle
 
         sick._connect = spoilt
-        sick.suspect(sick.handle, "to be found anew")
+        sick.lose_contact(sick.handle, "to be found anew")
         while sick.node.state is not NodeState.AVAILABLE:
             time.sleep(0.1)
         clock, bell = SystemClock(), Bell()
