@@ -11,7 +11,7 @@ from tests.faults.succession import Pair, pair
 from tests.support.service import status_of
 
 pytest_plugins = ["tests.contract.store_servers"]
-pytestmark = pytest.mark.xdist_group("succession")
+pytestmark = [pytest.mark.after_change, pytest.mark.xdist_group("succession")]
 
 
 @pytest.fixture
