@@ -40,6 +40,9 @@ nightly-demo: announce-downloads setup interpreters ## ten nights of a tiny suit
 gate-demo: announce-downloads setup ## fourteen nights of a model whose commit makes it slower, on a fast clock, until the regression gate has confirmed it and told a webhook (docs/read_results/gate.md)
 	@$(BIN)/python -m deploy.gate_demo
 
+# The worlds of tests/simulation are then the same each time.
+test test-changed test-all: export PYTHONHASHSEED := 0
+
 test: announce-downloads system-packages browser setup test-interpreters lint ## set up everything that is needed and run the tests: always the same ones (docs/build/tests.md)
 	@$(BIN)/python -m pytest $(WHOLE)
 

@@ -245,6 +245,8 @@ class TestALease:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ALTER TABLE server DROP COLUMN until")
             connection.execute("DROP TABLE known_node")
+            connection.execute("DROP INDEX ix_attempt_ended")
+            connection.execute("ALTER TABLE attempt DROP COLUMN lent_by, DROP COLUMN thinned_at")
             connection.execute("UPDATE alembic_version SET version_num = 'v0007'")
         second = serve(SECOND, follows=True)
         with psycopg.connect(url, autocommit=True) as connection:

@@ -33,7 +33,8 @@ def ray_apart(folder: Path, **own: str) -> Iterator[dict[str, str]]:
     words += ["--include-dashboard=false", *around["RAY_START_OPTIONS"].split()]
     ray = subprocess.Popen([sys.executable, "-m", "orchestrator.cluster.ray_node", *words], env=around)
     try:
-        yield {name: around[name] for name in around if name not in os.environ}
+        # What differs: a Ray that this process has used before has left its token in the environment.
+        yield {name: text for name, text in around.items() if os.environ.get(name) != text}
     finally:
         ray.send_signal(signal.SIGTERM)
         ray.wait(60)

@@ -54,12 +54,13 @@ def loses_experiments(patch: Patch) -> None:
 def starts_before_the_attempt_is_durable(patch: Patch) -> None:
     real = application._launch
 
-    def launch(context: Any, of: Any, placement: Any, attempt_id: str) -> Attempt | None:
+    def launch(context: Any, launch: Any, attempt_id: str) -> Attempt | None:
+        of, placement = launch.run, launch.placement
         number, token = len(of.attempts) + 1, "token"
         attempt = Attempt(attempt_id, of.id, number, token, placement, context.clock.now())
         for node in placement.nodes:
             context.cluster.start(node, application._job(context, of, attempt))
-        return real(context, of, placement, attempt_id)
+        return real(context, launch, attempt_id)
 
     patch.setattr(application, "_launch", launch)
 
@@ -107,13 +108,16 @@ def takes_silence_for_death(patch: Patch) -> None:
     patch.setattr(Lookout, "_silence", lambda self, node: Word.DEAD)
 
 
-# promise, and a seed soon after which it is broken
+# How many worlds are tried. What a seed makes follows from every call of the product: after a change of it the first
+# that breaks a promise may be another one, and the search longer.
+SEARCHED = 150
+# promise, and a seed soon after which it is broken (with PYTHONHASHSEED=0, as make test has it)
 BROKEN: dict[Callable[[Patch], None], tuple[str, int]] = {
     loses_experiments: ("P1", 1),
-    starts_before_the_attempt_is_durable: ("P2", 5),
-    acknowledges_before_it_stores: ("P3", 33),
+    starts_before_the_attempt_is_durable: ("P2", 51),
+    acknowledges_before_it_stores: ("P3", 10),
     forgets_what_lived_on: ("P4", 1),
-    cancels_what_is_over: ("P5", 1),
+    cancels_what_is_over: ("P5", 34),
     ignores_deadlines: ("P6", 9),
     takes_silence_for_death: ("P7", 2),
 }
@@ -123,7 +127,7 @@ BROKEN: dict[Callable[[Patch], None], tuple[str, int]] = {
 def test_a_broken_product_is_found(broken: Callable[[Patch], None], store: SqlStore, monkeypatch: Patch) -> None:
     promise, first = BROKEN[broken]
     broken(monkeypatch)
-    for seed in range(first, first + 30):
+    for seed in range(first, first + SEARCHED):
         if promise in {one.promise for one in breaches_of(seed, store)[0]}:
             return
     pytest.fail("nothing was found")

@@ -8,10 +8,10 @@ from orchestrator.api.views.common import Json, Quantity, View, fields_of
 from orchestrator.domain.asked.placement import Device, NodeShare
 from orchestrator.domain.asked.plan import Plan
 from orchestrator.domain.runs.device_time import DeviceTime, of_attempt
+from orchestrator.domain.runs.outlook import Outlook
 from orchestrator.domain.runs.run import Attempt, Run
 from orchestrator.domain.value.failure import Failure
 from orchestrator.domain.value.measurement import Grade, Measurement, Reason
-from orchestrator.services.reconcile.outlook import Outlook
 
 
 @fields_of(Plan)

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.domain.asked.placement import Kept, Node, NodeShare
+from orchestrator.domain.asked.placement import Kept, Node
 from orchestrator.domain.runs.durations import at_most_s
+from orchestrator.domain.runs.outlook import Outlook
 from orchestrator.domain.runs.run import Run, RunState
 from orchestrator.domain.runs.stored import QueuedRun
 from orchestrator.services.context import Context
@@ -16,26 +17,6 @@ from orchestrator.services.reconcile.turns import Turns
 
 EARLIER_RUNS, TIME_LIMIT = "earlier_runs", "timeout_s"
 MOST_COUNTED = 20_000  # queued runs that are put in order for a person: a judgement, some 50 ms
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """What a queued run waits for.
-
-    ``before``: how many runs come first by turns, where each takes a minute of its devices; ``at_least``: the run is
-    behind all that were counted. ``first``: the run whose turn is next, of ``first_owner``. ``kept`` is for this run
-    until the runs ``awaited`` have ended. ``starts_at``: by when that is, as sure as ``evidence``: ``earlier_runs`` of
-    their cells, or (for one of them at least) its ``timeout_s``; None where nothing is kept for it.
-    """
-
-    before: int
-    at_least: bool
-    first: str
-    first_owner: str
-    kept: tuple[NodeShare, ...] = ()
-    awaited: tuple[str, ...] = ()
-    starts_at: float | None = None
-    evidence: str | None = None
 
 
 @dataclass(frozen=True)
