@@ -31,6 +31,7 @@ LENGTHS = {"2 ms": (256, 3000), "50 ms": (1700, 240)}
 WARM_UP = 20
 # Some 30 s of steps of 50 ms.
 WHOLE = ("train.py", "1700", "600")
+LOOP_S = 20.0
 GPT_2 = published.Network("gpt-2", {}, "transformers", "GPT2LMHeadModel", 1)
 
 TRACEML = Path(__file__).with_name("traceml.txt")
@@ -182,7 +183,7 @@ def _gpt_2_in_a_loop(folder: Path) -> float:
     # It is ended before it is through.
     path.write_text(json.dumps(job | {"plan": job["plan"] | {"steps": 10_000}}))
     words = ("-m", "bench.published_loop", "ours", GPT_2.kit, GPT_2.published, str(path))
-    _, entries = _under_exec(folder, *words, PYTHONPATH=str(published.ROOT), OMP_NUM_THREADS="1")
+    _, entries = _under_exec(folder, *words, seconds=LOOP_S, PYTHONPATH=str(published.ROOT), OMP_NUM_THREADS="1")
     return _throughput(entries)
 
 
@@ -256,10 +257,10 @@ def _python() -> str:
     return found
 
 
-def _under_exec(folder: Path, *words: str, **more: str) -> tuple[str, list[dict[str, Any]]]:
-    """What the script printed, and its log; ``more``: of its environment."""
+def _under_exec(folder: Path, *words: str, seconds: float = 600.0, **more: str) -> tuple[str, list[dict[str, Any]]]:
+    """What the script printed, and its log; it has so many timed ``seconds`` at most. ``more``: of its environment."""
     python = _python()
-    asked = jobs.Asked(600.0, None, None, None, 3600.0)
+    asked = jobs.Asked(seconds, None, None, None, 3600.0)
     job = jobs.job_of(asked, {"script": words[0]}, 1, python, {"words": list(words)}, "here")
     with tempfile.TemporaryDirectory(dir=folder) as place:
         log = EventLog(Path(place) / "log.jsonl")
