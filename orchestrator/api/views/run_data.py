@@ -66,8 +66,7 @@ class TimeSeriesView(View):
 @fields_of(OverTime, "end_s", "reason", "phases")
 class OverTimeView(View):
     """Times in seconds since the first step began. ``end_s``: of the last point of the whole run; ``reason``: why there
-    is none any more; ``phases``: when the
-    warm-up and the timed phase ended."""
+    is none any more; ``phases``: when the warm-up and the timed phase ended."""
 
     run_id: str
     items: list[TimeSeriesView]
