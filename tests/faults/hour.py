@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.contract.postgresql_server import PostgresqlServer, installed
 from tests.faults.kills import check, told
+from tests.faults.misfortunes import Wire
 from tests.support.promises import FIGURES
 
 # Of the time for real services: each kind of database and of cluster, and how often it is killed at most.
@@ -53,7 +54,10 @@ def _killed(folder: Path, database: str, kind: str, seed: int, until_s: float, m
             server.start()
             try:
                 server.execute("CREATE DATABASE killed")
-                kills, evidence, broken = check(folder, server.url("killed"), kind, seed, until_s, most)
+                wire = Wire(server.port)
+                kills, evidence, broken = check(folder, server.url("killed"), kind, seed, until_s, most, wire)
+                print(f"{wire.cuts} connections broke behind a commit", flush=True)
+                wire.close()
             finally:
                 server.stop()
     print(f"{database}: {told(kills, evidence, broken)}", flush=True)

@@ -1,4 +1,5 @@
-"""A service killed again and again, at every call of its ports and at random, under four clients: what came of it.
+"""A service killed again and again, at every call of its ports and at random, under four clients, and befallen by
+misfortunes meanwhile: what came of it.
 
 Trainings note by themselves that they lived (``SLEEP_NOTES``); the checker holds that, what clients were told and
 what is on record against the promises.
@@ -9,14 +10,15 @@ import signal
 import threading
 import time
 import uuid
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.engine import make_url
 
 from orchestrator.db.store import SqlStore
 from orchestrator.db.tables.schema import result
@@ -24,15 +26,16 @@ from orchestrator.domain.ports import Cluster, Store
 from orchestrator.domain.runs.run import TERMINAL, RunState
 from orchestrator.services.reconcile.situation import Lookout
 from tests.faults.deadly import CALLS, KILL
+from tests.faults.misfortunes import Life, Wire, of_life
 from tests.faults.test_bad_luck import sleep
 from tests.support.promises import Breach, Evidence, Span, Training, breaches
 from tests.support.service import Service, until
 
 CLIENTS = 4
-FENCE_S = 60.0  # of a service that is told nothing else
+FENCE_S = 15.0  # shorter than a service's own, so that there is time for lives beyond it
 LEAST = 3  # kills, however little time there is
-LIFE_S = (0.2, 4.0)  # of a server that is killed somewhere
 CALL_S = 10.0  # until a call has to come
+PATIENCE_S = 300.0  # of time that is left, for a misfortune that lasts a minute
 END_S = 240.0  # until all is over, when it is killed no more
 SLACK_S = 60.0  # on a busy machine
 NEVER = "nothing:before:1"
@@ -58,15 +61,19 @@ class Killed(Service):
 
 
 class Kills:
-    """Lives of one service in ``folder`` over the database at ``url``, on a cluster of one ``kind``."""
+    """Lives of one service in ``folder`` over the database at ``url``, on a cluster of one ``kind``. The service itself
+    reaches its database by ``wire``, if there is one."""
 
-    def __init__(self, folder: Path, url: str, kind: str, seed: int) -> None:
+    def __init__(self, folder: Path, url: str, kind: str, seed: int, wire: Wire | None = None) -> None:
         self.url, self.kills, self.kind = url, 0, kind
+        self._folder, self._wire = folder, wire
         self._random = random.Random(seed)
         self._notes, self._calls = folder / "notes", folder / "calls"
         for one in (self._notes, self._calls):
             one.mkdir(parents=True)
-        given = {"TBD_CLUSTER": kind, "TBD_DATABASE_URL": url, "SLEEP_NOTES": str(self._notes)}
+        reached = make_url(url).set(port=wire.port).render_as_string(hide_password=False) if wire else url
+        given = {"TBD_CLUSTER": kind, "TBD_DATABASE_URL": reached, "SLEEP_NOTES": str(self._notes)}
+        given["TBD_FENCE_S"] = str(FENCE_S)
         self._service = Killed(folder / "data", **given, **{CALLS: str(self._calls)})
         self._killed_at: list[float] = []
         self._over = threading.Event()
@@ -75,12 +82,15 @@ class Kills:
         self._clients = [threading.Thread(target=self._ask, args=(number,)) for number in range(CLIENTS)]
         self._plans = self._ways_to_die()
         self.hit: set[tuple[str, str]] = set()
+        self.befallen: Counter[str] = Counter()
 
-    def live(self) -> None:
-        """A life of the server, which ends by SIGKILL: at a call, or somewhere."""
+    def live(self, patient: bool) -> None:
+        """A life of the server, which ends by SIGKILL: at a call, or behind a misfortune, a long one if ``patient``."""
         method, when = next(self._plans)
         came_up = self._service.begin(f"{method}:{when}:{self._random.randint(1, 3)}")
-        end = time.monotonic() + (self._random.uniform(*LIFE_S) if method == "nothing" else CALL_S)
+        if came_up and method == "nothing":
+            self._befall(of_life(self._random, patient))
+        end = time.monotonic() + (0.0 if method == "nothing" else CALL_S)
         while came_up and self._service.lives() and time.monotonic() < end:
             time.sleep(0.02)
         if self._service.lives():
@@ -90,6 +100,13 @@ class Kills:
         self.kills += 1
         self._killed_at.append(time.time())
 
+    def _befall(self, misfortune: Callable[[Life], None]) -> None:
+        life = Life(
+            self._service, self.url, self._folder, self._notes, self._acknowledged, self._wire, FENCE_S, self._random
+        )
+        misfortune(life)
+        self.befallen[misfortune.__name__] += 1
+
     def _ways_to_die(self) -> Iterator[tuple[str, str]]:
         """Before and after each method that was called so far, in turn; and somewhere."""
         while not self._service.url:
@@ -98,17 +115,17 @@ class Kills:
             called = sorted(path.name for path in self._calls.iterdir())
             ways = [(method, when) for method in called for when in ("before", "after")]
             ways.sort(key=lambda way: (way in self.hit, self._random.random()))
-            yield from ways[:5]
+            yield from ways[:3]
             yield "nothing", "before"
 
     def run(self, until_s: float, most: int = 10**9) -> Evidence:
         """Lives until then (``time.monotonic()``), or ``most`` of them; then one in peace, until all is over."""
-        self.live()  # from now on there is somebody to ask
+        self.live(False)  # from now on there is somebody to ask
         for client in self._clients:
             client.start()
         try:
             while self.kills < min(LEAST, most) or (self.kills < most and time.monotonic() < until_s):
-                self.live()
+                self.live(time.monotonic() + PATIENCE_S < until_s)
             self._over.set()
             for client in self._clients:
                 client.join()
@@ -171,7 +188,7 @@ class Kills:
             fence_s=FENCE_S,
             results={run: [attempt] for run, attempt in results if attempt},
             told=self._told,
-            due={run.id: max(deadlines[run.experiment_id] or 0.0, restarted) + bound for run in found},
+            due={run.id: max(due, restarted) + bound for run in found if (due := deadlines[run.experiment_id])},
             over={run.id: run.ended_at for run in found if run.ended_at is not None},
             contacts=dict.fromkeys(nodes, self._killed_at),
         )
@@ -206,12 +223,16 @@ def told(kills: Kills, evidence: Evidence, broken: list[Breach]) -> str:
     hit = sorted({method for method, _ in kills.hit} - {"nothing"})
     acknowledged = len(evidence.acknowledged)
     trained = f"{len(evidence.trainings)} trainings of {len(evidence.spans)} attempts"
-    return f"{kills.kills} kills ({kills.kind}), at {', '.join(hit)}; {acknowledged} acknowledged, {trained}; {broken}"
+    befallen = ", ".join(f"{name} {number}" for name, number in sorted(kills.befallen.items()))
+    return (
+        f"{kills.kills} kills ({kills.kind}), at {', '.join(hit)}; {befallen}; {acknowledged} acknowledged, {trained}; "
+        f"{broken}"
+    )
 
 
 def check(
-    folder: Path, url: str, kind: str, seed: int, until_s: float, most: int
+    folder: Path, url: str, kind: str, seed: int, until_s: float, most: int, wire: Wire | None = None
 ) -> tuple[Kills, Evidence, list[Breach]]:
-    kills = Kills(folder, url, kind, seed)
+    kills = Kills(folder, url, kind, seed, wire)
     evidence = kills.run(until_s, most)
     return kills, evidence, breaches(evidence)
