@@ -21,6 +21,7 @@ LONG_TIMEOUT_S = 900.0
 STREAM_TIMEOUT_S = 60.0  # the server sends a comment every 15 s
 LARGE = 1 << 20  # bytes of a body: far below each limit that a server is likely to have for files
 CHUNK = 1 << 16  # bytes of a file that are handed on together
+AGAIN_S = 1.0  # until what has a key, and was answered with 503, is sent again
 RECONNECT_S = 60.0  # how long a stream that broke is tried again
 
 # 4 is worth trying again later: what stands behind the server, or a proxy, does not answer. Any other 5xx has reached
@@ -98,7 +99,8 @@ class Client:
         key: str | None = None,
         **parameters: Any,
     ) -> Any:
-        """POST ``body`` as JSON, or ``raw`` as it is. With an idempotency ``key`` a broken connection is tried again.
+        """POST ``body`` as JSON, or ``raw`` as it is. With an idempotency ``key`` it is tried again where the
+        connection breaks, or the server says that its database is away.
 
         Raises:
             CommandError: as ``get``.
@@ -210,7 +212,9 @@ class Client:
                 connection.request(method, self._parts.path + path, content, (headers or {}) | self._own_headers)
                 response = connection.getresponse()
                 text = response.read()
-                break
+                if response.status != 503 or not left or "Idempotency-Key" not in (headers or {}):
+                    break
+                time.sleep(AGAIN_S)
             except (OSError, http.client.HTTPException) as error:
                 if not left or isinstance(error, ConnectionRefusedError):
                     raise self._broken_off(error, content) from None

@@ -4,6 +4,8 @@ import argparse
 import json
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +222,28 @@ def test_events_are_parsed_and_half_an_event_is_dropped() -> None:
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(CommandError, match="no address of a server"):
         Client(url)
+
+
+def test_what_has_a_key_is_sent_again_where_the_database_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, answers = [], [503, 503, 201, 503]
+
+    class Server(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            keys.append(self.headers["Idempotency-Key"])
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(answers[len(keys) - 1])
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+    monkeypatch.setattr("orchestrator.cli.rest.client.AGAIN_S", 0.01)
+    with HTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        client = Client(f"http://127.0.0.1:{server.server_port}")
+        assert client.post("/experiments", {}, key="k") == {}
+        with pytest.raises(ServerProblem):
+            client.post("/experiments", {})
+        server.shutdown()
+    assert keys == ["k", "k", "k", None]
 
 
 def test_the_default_data_directory_is_that_of_the_settings() -> None:
