@@ -19,6 +19,8 @@ from workers.node import interpreters
 FIRST = ("cluster", "deploy", "contract", "integration", "faults")
 # Several hosts and containers share a process: each is as much as two cores carry beside the other process's tests.
 TOGETHER = ("cluster", "deploy")
+# A test that is left to a change takes minutes where others use the machine as well: it has hung when it takes longer.
+LONG_S = 900.0
 # Judgement: a unit test that takes longer is no unit test, or can be made quicker.
 UNIT_S = 1.0
 
@@ -43,13 +45,15 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep together what shares fixtures: the tests of a module with a framework; all on several hosts and all in
-    containers."""
+    containers. Give those that take long their time."""
     items.sort(key=lambda item: _turn(_folder(item)))
     for item in items:
         framework = item.get_closest_marker("framework")
         of_framework = f"-{framework.args[0]}" if framework else ""
         name = TOGETHER[0] if _folder(item) in TOGETHER else item.nodeid.partition("::")[0] + of_framework
         item.add_marker(pytest.mark.xdist_group(name))
+        if item.get_closest_marker("after_change") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG_S))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -100,7 +100,7 @@ class Trainer:
         with self._output.open("wb") as output:
             self.popen = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT)
 
-    def finish(self, timeout_s=240.0):
+    def finish(self, timeout_s=600.0):
         """Wait for the end, also on a host that is busy with much else; return the exit status."""
         try:
             return self.popen.wait(timeout_s)

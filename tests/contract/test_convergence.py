@@ -293,6 +293,7 @@ def test_without_a_target_it_trains_for_its_budget_and_is_evaluated_at_its_end(
 
 
 @pytest.mark.framework("pytorch")
+@pytest.mark.after_change
 def test_seconds_of_training_are_a_budget_too(python_of, apart, tmp_path):
     job = job_of("pytorch", apart, max_steps=None, max_measure_s=0.5, evaluate_every=1000)
     trainer = trained(job, tmp_path, python_of("pytorch"))
@@ -304,6 +305,7 @@ def test_seconds_of_training_are_a_budget_too(python_of, apart, tmp_path):
 
 
 @pytest.mark.framework("pytorch")
+@pytest.mark.after_change
 def test_epochs_are_a_budget_too(python_of, apart, tmp_path):
     # Four photographs, two of them in a step: two and a half epochs are five steps.
     job = job_of("pytorch", apart, max_steps=None, max_epochs=2.5, per_device_batch_size=2, evaluate_every=1000)
@@ -314,6 +316,7 @@ def test_epochs_are_a_budget_too(python_of, apart, tmp_path):
 
 
 @pytest.mark.framework("pytorch")
+@pytest.mark.after_change
 def test_an_evaluation_changes_nothing_of_the_training(python_of, apart, tmp_path):
     weights = []
     for every in (2, 1000):
@@ -325,6 +328,7 @@ def test_an_evaluation_changes_nothing_of_the_training(python_of, apart, tmp_pat
 
 
 @pytest.mark.framework("pytorch")
+@pytest.mark.after_change
 def test_a_dataset_that_keeps_nothing_apart_is_a_failure_that_names_the_folder(python_of, apart, tmp_path):
     root = tmp_path / "half"
     root.mkdir()

@@ -122,6 +122,7 @@ def nights(url: str) -> Iterator[Nights]:
     made.server.close()
 
 
+@pytest.mark.after_change
 def test_a_candidate_is_tried_in_blocks_on_its_devices_confirmed_and_acknowledged(nights: Nights) -> None:
     nights.server.store.add_webhook(a_webhook(1), 1, deed())
     nights.slowed()
@@ -169,6 +170,7 @@ def test_a_candidate_is_tried_in_blocks_on_its_devices_confirmed_and_acknowledge
         (1, [replace(node("n1"), devices=(Device("cpu:0", "cpu", "a wider cpu", (0, 1)),))], None, 0.0, ""),
     ],
 )
+@pytest.mark.after_change
 def test_what_was_confirmed_is_tried_on_equal_devices_before_anybody_is_told(
     nights: Nights, devices: int, others: list[Node], place: tuple[str, str] | None, level: float | None, text: str
 ) -> None:
@@ -204,6 +206,7 @@ def test_what_was_confirmed_is_tried_on_equal_devices_before_anybody_is_told(
         ("0123456789ab", None, AlertState.CLOSED, "what had changed is as it was"),
     ],
 )
+@pytest.mark.after_change
 def test_an_open_alert_is_closed_where_what_is_there_now_is_no_slower_than_what_was_before_it(
     nights: Nights, version: str, level: float | None, state: AlertState, told: str
 ) -> None:
@@ -250,6 +253,7 @@ def test_what_is_no_slower_side_by_side_is_refuted_and_its_runs_are_no_session_o
         (of("0123456789ab"), of("0123456789ab"), "nothing that is recorded changed"),
     ],
 )
+@pytest.mark.after_change
 def test_what_cannot_be_made_again_is_listed_and_not_tried(nights: Nights, old: Any, new: Any, why: str) -> None:
     nights.slowed(old, new)
     nights.gate.look()
@@ -277,6 +281,7 @@ def test_a_clock_that_jumps_in_a_run_costs_no_more_of_the_budget_than_the_run_ma
         assert occupied_s(replace(run, started_at=0.0, ended_at=ended_at)) == wanted
 
 
+@pytest.mark.after_change
 def test_two_servers_and_one_that_begins_anew_try_it_once(nights: Nights) -> None:
     nights.spread = 0.03  # so that there may be more than four blocks
     nights.slowed()

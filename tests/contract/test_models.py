@@ -51,10 +51,19 @@ WAYS = {
     for options in ways(model)
     if offers(model, options, "tiny") and not (options and name == "bert-large")
 }
-# TensorFlow takes longest: in every test run are its networks by default, but for those whose layers others have too.
-SHARED = ("alexnet", "bert-large")
+# TensorFlow takes longest: in every test run is one of its networks of each kind, by default.
+QUICK = ("resnet-50", "gpt-2", "seq2seq", "a3c")
+
+
+def is_long(framework, name, options):
+    """Deep Speech 2 with options is many layers of kinds that others have, too."""
+    if framework == "tensorflow":
+        return bool(options) or name not in QUICK
+    return name == "deep-speech-2" and bool(options)
+
+
 CELLS = [
-    of_framework(framework, way, slow=framework == "tensorflow" and bool(options or name in SHARED))
+    of_framework(framework, way, slow=is_long(framework, name, options))
     for way, (name, options) in WAYS.items()
     for framework in MODELS[name].frameworks
 ]

@@ -54,6 +54,7 @@ def of_rank(entries, kind, rank):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.after_change
 def test_two_ranks_train_a_network_and_end_with_bitwise_equal_weights(agents, strategy, nodes):
     job = strategy_job("cntk", strategy, nodes, 2 // nodes, max_steps=8)
     entries = carried_out(agents, job)

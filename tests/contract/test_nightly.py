@@ -70,6 +70,7 @@ def last(found: Board) -> Field:
     return found.lines[0].fields[-1]
 
 
+@pytest.mark.after_change
 def test_two_slow_nights_are_amber_and_name_what_changed_with_the_first(server: Server) -> None:
     schedule = server.add(spec=TWICE)
     usual(server, range(2, 10))

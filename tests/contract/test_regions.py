@@ -17,8 +17,12 @@ from suites.inputs.images import POOL
 from tests.trainer_process import ROOT, environment_for, make_job, run
 
 SCRIPT = Path(__file__).parent / "scripts" / "regions.py"
+LONG = {"tensorflow": [pytest.mark.after_change]}
 FRAMEWORKS, PYRAMIDS = (
-    [pytest.param(name, marks=pytest.mark.framework(name)) for name in load_catalog().models[model].frameworks]
+    [
+        pytest.param(name, marks=[pytest.mark.framework(name), *LONG.get(name, [])])
+        for name in load_catalog().models[model].frameworks
+    ]
     for model in ("faster-rcnn", "mask-rcnn")
 )
 GENERATOR = numpy.random.RandomState(1)

@@ -72,6 +72,7 @@ def taken(request):
 
 
 @pytest.mark.framework("pytorch")
+@pytest.mark.after_change
 def test_ddp_names_the_rank_that_does_not_come(python_of, tmp_path):
     job = strategy_job("pytorch", "ddp", nodes=2, devices=1)
     assert join(job, "worker0", python_of("pytorch"), tmp_path) == ["timed_out", [1]]
@@ -79,6 +80,7 @@ def test_ddp_names_the_rank_that_does_not_come(python_of, tmp_path):
 
 
 @pytest.mark.framework("pytorch")
+@pytest.mark.after_change
 def test_an_exchange_that_hangs_ends_long_before_the_attempt(python_of, tmp_path):
     job = strategy_job("pytorch", "ddp", nodes=2, devices=1)
     job["plan"].update(timeout_s=600.0, exchange_timeout_s=3.0)
@@ -105,6 +107,7 @@ def test_ddp_without_its_port_is_a_failed_set_up(python_of, tmp_path, taken):
 
 
 @pytest.mark.framework("tensorflow")
+@pytest.mark.after_change
 def test_tensorflow_ends_its_own_wait_for_other_workers(python_of, tmp_path):
     """The first worker waits inside the library, where only an alarm ends it; the others wait outside."""
     job = strategy_job("tensorflow", "multi-worker-mirrored", nodes=2, devices=1)
@@ -113,6 +116,7 @@ def test_tensorflow_ends_its_own_wait_for_other_workers(python_of, tmp_path):
 
 
 @pytest.mark.framework("tensorflow")
+@pytest.mark.after_change
 def test_tensorflow_without_its_port_is_a_failed_set_up(python_of, tmp_path, taken):
     job = strategy_job("tensorflow", "multi-worker-mirrored", nodes=2, devices=1)
     taken(job)
@@ -142,6 +146,7 @@ def test_cntk_does_not_wait_for_ever_for_a_rank_that_never_begins_with_mpi(pytho
 
 
 @pytest.mark.framework("tensorflow")
+@pytest.mark.after_change
 def test_horovods_rendezvous_names_the_ranks_that_do_not_come_and_a_rank_misses_the_rendezvous(python_of, tmp_path):
     """Horovod itself would try for a second and then abort its process."""
     job = strategy_job("tensorflow", "horovod", nodes=2, devices=1)

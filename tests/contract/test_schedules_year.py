@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from bench import schedules_year as year
 from tests.support.cron_oracle import epoch
 
@@ -9,6 +11,7 @@ ZONES = ("Europe/Berlin", "Australia/Lord_Howe")
 START, END = epoch(2026), epoch(2027)
 
 
+@pytest.mark.after_change
 def test_over_a_year_two_servers_submit_what_the_oracle_says_and_nothing_else(tmp_path: Path) -> None:
     dense = year.cases(40, 5, "any", "night", zones=ZONES)
     few = year.cases(24, 6, "seldom", zones=ZONES)

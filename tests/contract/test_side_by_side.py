@@ -85,6 +85,7 @@ def test_a_key_makes_it_once_and_definitions_may_be_named_themselves(nights: Nig
         ({"of": "SAME", "baseline": OLD, "candidate": "1" * 40}, "/candidate", "is in no folder of TBD_SUITE_PATH"),
     ],
 )
+@pytest.mark.after_change
 def test_what_cannot_be_tried_is_refused(nights: Nights, changed: dict[str, Any], pointer: str, said: str) -> None:
     first = experiments(nights)[0]
     body = asked(nights, **{name: first if value == "SAME" else value for name, value in changed.items()})
@@ -99,6 +100,7 @@ def test_what_cannot_be_tried_is_refused(nights: Nights, changed: dict[str, Any]
     [{"old": {}}, {"new": {"model": 3}}, {"old": None}, {"size": "much"}, {"size": 0.0}, {"most_blocks": 0}],
     ids=str,
 )
+@pytest.mark.after_change
 def test_one_whose_plan_is_damaged_is_refused_with_the_reason_and_comes_to_an_end(
     nights: Nights, changed: dict[str, Any]
 ) -> None:

@@ -128,6 +128,7 @@ def found_by_check(store):
 
 
 @pytest.mark.parametrize("kind", OF_AN_EXPERIMENT)
+@pytest.mark.after_change
 def test_a_damaged_experiment_is_marked_in_the_lists_and_the_others_stand_there(http, store, kind):
     before, _, _ = measured(store, 1000.0)
     bad = measured(store, 2000.0)
@@ -191,6 +192,7 @@ def test_pages_go_on_behind_a_damaged_row(http, store, limit):
         '{"seq": 3, "kind": "interval", "t": 1e308, "wall": 1000, "data": null}',
     ],
 )
+@pytest.mark.after_change
 def test_a_damaged_entry_of_a_log_spoils_no_answer_about_its_run(http, store, body):
     _, run, attempt = measured(store, 1000.0)
     for seq in (2, 3):
@@ -276,6 +278,7 @@ def test_what_waits_is_removed_and_cannot_begin_afterwards(http, store):
 
 
 @pytest.mark.parametrize("kind", ["a label that is no Unicode", "an infinite time", "an unknown state"])
+@pytest.mark.after_change
 def test_a_damaged_experiment_can_be_removed(http, store, kind):
     bad = measured(store, 2000.0)
     OF_AN_EXPERIMENT[kind](store, *bad)
@@ -299,6 +302,7 @@ NOT_OF_WHAT_RUNS = {"an unknown state of a run", "an analysis of another kind", 
 
 
 @pytest.mark.parametrize("kind", sorted(OF_A_RUN.keys() - NOT_OF_WHAT_RUNS))
+@pytest.mark.after_change
 def test_a_damaged_run_goes_on_holding_its_nodes_and_can_be_told_to_end(store, kind):
     new, (run,) = scene.submitted(store, owner=LOCAL)
     attempt = scene.brought_to(store, run, RunState.RUNNING)

@@ -90,6 +90,7 @@ def test_an_entry_that_is_there_is_not_replaced(store: SqlStore) -> None:
         st.tuples(st.sampled_from(["n0", "n1"]), st.lists(st.integers(1, 12), max_size=8)), min_size=1, max_size=8
     )
 )
+@pytest.mark.after_change
 def test_appending_in_any_pieces_and_repetitions_stores_each_entry_once(
     store: SqlStore, batches: list[tuple[str, list[int]]]
 ) -> None:

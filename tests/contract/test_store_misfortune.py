@@ -132,6 +132,7 @@ while True:
 """
 
 
+@pytest.mark.after_change
 def test_what_was_acknowledged_survives_sigkill(url: str) -> None:
     command = [sys.executable, "-c", CHILD, url]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": "."})

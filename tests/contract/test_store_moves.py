@@ -382,8 +382,12 @@ def _database_of(server: PostgresqlServer) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("database", "new", "examples"),
-    [("sqlite_template", _copy_of, 20), ("postgresql", _database_of, 5)],
-    ids=["sqlite", "postgresql"],
+    [
+        pytest.param("sqlite_template", _copy_of, 8, id="sqlite"),
+        pytest.param("postgresql", _database_of, 2, id="postgresql"),
+        pytest.param("sqlite_template", _copy_of, 40, id="sqlite, many", marks=pytest.mark.after_change),
+        pytest.param("postgresql", _database_of, 10, id="postgresql, many", marks=pytest.mark.after_change),
+    ],
 )
 def test_moves_in_any_order_are_what_the_model_says(
     request: pytest.FixtureRequest, database: str, new: Callable[[Any], AbstractContextManager[str]], examples: int

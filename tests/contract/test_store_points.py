@@ -59,6 +59,7 @@ def test_series_are_listed_in_pages_that_of_the_newest_experiment_first(store: S
         (SeriesFilter(gpu_model="h100"), []),
     ],
 )
+@pytest.mark.after_change
 def test_series_are_found_by_what_their_cells_have(store: SqlStore, wanted: SeriesFilter, keys: list[str]) -> None:
     measured(store, "a1")
     measured(store, "b1", at=1001.0, owner="bob", labels={"team": "vision"})

@@ -105,6 +105,7 @@ def cut_off(store: SqlStore, experiment_id: str, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("after", [0, 1, 5])
+@pytest.mark.after_change
 def test_what_is_half_removed_is_seen_by_nobody_cannot_begin_and_is_swept_up(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_run_that_is_added_makes_the_row_anew_when_it_ends(store: SqlStore) ->
         ({"labels": {"team": "vision"}}, True),
     ],
 )
+@pytest.mark.after_change
 def test_an_extension_that_changes_what_was_planned_makes_rows_anew(
     store: SqlStore, fields: dict[str, Any], stays: bool
 ) -> None:
@@ -135,6 +136,7 @@ def test_later_experiments_leave_a_row_as_it_is(store: SqlStore) -> None:
 @pytest.mark.parametrize(
     "values", [{"version": "another"}, *({"found": text} for text in ("[1]", "{}", "nonsense", '{"rates": 3}'))]
 )
+@pytest.mark.after_change
 def test_what_another_version_made_or_nobody_can_read_is_made_anew_and_looking_stores_nothing(
     store: SqlStore, values: dict[str, str]
 ) -> None:

@@ -11,14 +11,16 @@ from tests.support.strategy_jobs import strategy_job
 from tests.trainer_process import Trainer, run
 from workers.trainer.protocol import EXIT_STATUS
 
+QUICK = [("pytorch", "ddp"), ("tensorflow", "mirrored"), ("mxnet", "kvstore-dist-sync")]
+
 
 def strategies(*names):
     return [pytest.param(name, marks=marks(*name), id="-".join(name)) for name in names]
 
 
 def marks(framework, strategy):
-    # What the frameworks' Horovod shares is tested with TensorFlow's, and what MXNet's stores do with the other one.
-    is_slow = strategy in ("kvstore-dist-device-sync", "fsdp") or (strategy == "horovod" and framework != "tensorflow")
+    # In every test run is one of each framework, that of PyTorch across nodes and of MXNet with servers.
+    is_slow = (framework, strategy) not in QUICK
     return [pytest.mark.framework(framework), *([pytest.mark.after_change] if is_slow else [])]
 
 
@@ -37,13 +39,6 @@ TWO_NODES = [
     ("tensorflow", "multi-worker-mirrored"),
     ("mxnet", "kvstore-dist-sync"),
     ("mxnet", "kvstore-dist-device-sync"),
-]
-# A network is trained by one strategy of each framework, and by the others after a change.
-OF_A_NETWORK = strategies(("pytorch", "ddp"), ("tensorflow", "multi-worker-mirrored"), ("mxnet", "kvstore-dist-sync"))
-LEFT = [
-    pytest.param(*one.values, marks=[*one.marks, pytest.mark.after_change], id=one.id)
-    for one in STRATEGIES
-    if one.values[0] not in [network.values[0] for network in OF_A_NETWORK]
 ]
 # Far above what is measured, far below the time-outs of the collectives: a rank that is gone is noticed at once.
 NOTICED_S = 60.0
@@ -95,7 +90,7 @@ def test_all_ranks_meet_and_their_losses_are_finite(finished):
     assert all(math.isfinite(loss["value"]) for loss in all_of(finished, "loss"))
 
 
-@pytest.mark.parametrize("strategy", [*OF_A_NETWORK, *LEFT])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_losses_of_a_network_are_those_of_every_other_framework_and_strategy(strategy, python, tmp_path):
     """ResNet-50 on two devices, of two nodes where the strategy is made for that."""
     nodes = 2 if strategy in TWO_NODES else 1

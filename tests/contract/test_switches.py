@@ -54,6 +54,7 @@ def losses(trainer):
 
 
 @pytest.mark.parametrize(("framework", "switch"), [marked(cell[0], *cell, slow=cell[1] in COMPILED) for cell in CELLS])
+@pytest.mark.after_change
 def test_a_switch_changes_the_losses_by_no_more_than_rounding(trained, framework, switch):
     model, bound = CELLS[framework, switch]
     without, found = trained(framework, model), trained(framework, model, switch)
@@ -124,6 +125,7 @@ def test_synthetic_images_lie_as_the_network_wants_them(python_of, tmp_path):
         marked("mxnet", "mxnet", "resnet_50", "compile", "unsupported", "this adapter has no switch compile"),
     ],
 )
+@pytest.mark.after_change
 def test_what_cannot_be_is_refused(trained, framework, model, switch, kind, told):
     trainer = trained(framework, model, switch)
     assert trainer.popen.returncode == EXIT_STATUS[kind], trainer.output

@@ -73,6 +73,7 @@ PROFILES = {"pytorch": ["kernels", "layers"], "tensorflow": ["kernels", "layers"
 
 
 @pytest.mark.parametrize("strategy", TWO_RANKS)
+@pytest.mark.after_change
 def test_two_ranks_train_as_one_with_the_double_batch_does_and_their_profiles_are_told(python_of, tmp_path, strategy):
     job = strategy_job(*strategy, devices=2, max_steps=STEPS, profile=PROFILES[strategy[0]])
     job["model"].update(two_networks.facts())

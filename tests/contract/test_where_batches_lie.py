@@ -76,6 +76,7 @@ END = "print(where(of_host), where(of_device))"
 @pytest.mark.parametrize(
     "framework", [pytest.param(name, marks=pytest.mark.framework(name)) for name in sorted(SCRIPTS)]
 )
+@pytest.mark.after_change
 def test_a_synthetic_batch_lies_on_the_host_or_on_its_own_rank_s_device_as_the_plan_says(
     framework, python_of, tmp_path
 ):

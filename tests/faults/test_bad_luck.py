@@ -100,6 +100,7 @@ def test_a_cancelled_run_ends_at_once_and_the_experiment_is_cancelled(service: S
     assert processes.of_attempts(mark) == []
 
 
+@pytest.mark.after_change
 def test_a_run_that_never_gets_steady_counts_like_any_other(service: Service) -> None:
     spec = sleep(options={"fault": "unsteady", "step_time_s": 0.005}, repeats=2, max_repeats=2, max_steps=300)
     experiment = service.submit(spec)
@@ -112,6 +113,7 @@ def test_a_run_that_never_gets_steady_counts_like_any_other(service: Service) ->
     assert service.call("GET", f"/api/v1/experiments/{experiment}")["state"] == "completed"
 
 
+@pytest.mark.after_change
 def test_a_missing_interpreter_names_the_command_and_the_rest_goes_on(tmp_path: Path) -> None:
     service = Service(tmp_path / "data", TBD_CLUSTER="local", TBD_INTERPRETERS_DIR=str(tmp_path / "none")).start()
     try:

@@ -75,6 +75,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.after_change
 def test_while_the_disk_is_full_nothing_is_acknowledged_and_then_all_goes_on(small_disk: Path) -> None:
     service = Service(small_disk / "data", TBD_CLUSTER="local", TBD_LOCK_DIR=str(small_disk.parent / "locks")).start()
     try:
@@ -93,6 +94,7 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_and_then_all_goes_on(sma
         service.stop()
 
 
+@pytest.mark.after_change
 def test_a_run_waits_while_the_disk_of_its_node_has_no_room_and_then_goes_on(small_disk: Path) -> None:
     service = Service(small_disk / "data", TBD_CLUSTER="local", TBD_LOCK_DIR=str(small_disk.parent / "locks"))
     filler = small_disk / "filler"

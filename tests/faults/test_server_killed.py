@@ -71,6 +71,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("service", "how"), ENDS, indirect=["service"])
+@pytest.mark.after_change
 def test_a_run_goes_on_while_the_server_is_away_and_is_finished_exactly_once(
     service: Service, how: signal.Signals
 ) -> None:
@@ -102,6 +103,7 @@ def owners(database: Path) -> set[str]:
         return {owner for (owner,) in connection.execute("SELECT owner FROM experiment")}
 
 
+@pytest.mark.after_change
 def test_a_log_that_was_half_taken_in_is_gone_after_a_kill_and_may_come_again(tmp_path: Path) -> None:
     service = Service(tmp_path / "data", TBD_CLUSTER="local").start()
     database, log = tmp_path / "data" / "tbd.sqlite3", ingest.long_log(5_000, "half")

@@ -65,6 +65,7 @@ def test_a_database_of_a_newer_schema_is_left_as_it_is(tmp_path: Path) -> None:
         assert [name for (name,) in connection.execute("SELECT name FROM sqlite_master")] == ["alembic_version"]
 
 
+@pytest.mark.after_change
 def test_a_database_that_is_none_is_left_as_it_is(tmp_path: Path) -> None:
     database = tmp_path / "none.sqlite3"
     database.write_text("not a database " * 1000)
@@ -73,6 +74,7 @@ def test_a_database_that_is_none_is_left_as_it_is(tmp_path: Path) -> None:
     assert database.read_text() == "not a database " * 1000
 
 
+@pytest.mark.after_change
 def test_a_disk_that_is_only_read_is_named(small_disk: Path, tmp_path: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     where = {"TBD_DATA_DIR": str(small_disk)}, {"TBD_DATABASE_URL": f"sqlite:///{small_disk / 'tbd.sqlite3'}"}
@@ -81,6 +83,7 @@ def test_a_disk_that_is_only_read_is_named(small_disk: Path, tmp_path: Path) -> 
         assert (code, "Read-only file system" in said, "give another TBD_DATA_DIR" in said) == (2, True, True)
 
 
+@pytest.mark.after_change
 def test_a_database_that_does_not_come_is_given_up_with_exit_code_4(tmp_path: Path) -> None:
     url = "postgresql://tbd@127.0.0.1:1/tbd?connect_timeout=2"
     code, said = refused(tmp_path, TBD_DATABASE_URL=url, TBD_DATABASE_WAIT_S="2")
@@ -89,6 +92,7 @@ def test_a_database_that_does_not_come_is_given_up_with_exit_code_4(tmp_path: Pa
     assert "waited 2 s for it (TBD_DATABASE_WAIT_S)" in said
 
 
+@pytest.mark.after_change
 def test_a_database_that_comes_late_is_waited_for(
     tmp_path: Path, postgresql: PostgresqlServer, postgresql_url: str
 ) -> None:
@@ -108,6 +112,7 @@ def test_a_database_that_comes_late_is_waited_for(
         service.stop()
 
 
+@pytest.mark.after_change
 def test_a_full_volume_is_named_at_the_start(small_disk: Path, tmp_path: Path) -> None:
     (small_disk / "data").mkdir()
     filler = small_disk / "filler"
@@ -122,6 +127,7 @@ def test_a_full_volume_is_named_at_the_start(small_disk: Path, tmp_path: Path) -
     assert "full" in said or "No space left" in said
 
 
+@pytest.mark.after_change
 def test_a_second_server_is_refused_while_the_first_one_lives_and_its_cluster_is_its_own(
     tmp_path: Path, url: str
 ) -> None:
@@ -149,6 +155,7 @@ def test_a_second_server_is_refused_while_the_first_one_lives_and_its_cluster_is
         assert [one["id"] for one in second.runs(experiment)] == [run["id"]]
 
 
+@pytest.mark.after_change
 def test_a_secret_file_that_everybody_may_read_is_refused(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("secret\n")
@@ -160,6 +167,7 @@ def test_a_secret_file_that_everybody_may_read_is_refused(tmp_path: Path) -> Non
     assert "secret\n" not in said
 
 
+@pytest.mark.after_change
 def test_a_service_that_comes_before_its_first_token_is_closed_until_there_is_one(tmp_path: Path) -> None:
     """As in a container, which others reach from its start and in which the first token is made."""
     given = {"TBD_CLUSTER": "local", "TBD_HOST": "0.0.0.0", "TBD_FIRST_TOKEN": "later"}

@@ -64,6 +64,7 @@ def test_a_worker_of_ray_that_others_compute_in_becomes_foreign_and_a_stranger_t
     until(lambda: becomes_own.pid in {process.pid for process in census.take().own})
 
 
+@pytest.mark.after_change
 def test_the_service_its_agent_and_the_processes_of_its_database_are_own(postgresql):
     for name in ("accounting", "shop"):
         postgresql.execute(f"CREATE DATABASE {name} TEMPLATE template_tbd")

@@ -91,6 +91,7 @@ def test_it_is_the_same_network_in_every_framework(followed: Followed, python_of
 
 
 @pytest.mark.framework("pytorch")
+@pytest.mark.after_change
 def test_it_runs(followed: Followed, python_of: Any) -> None:
     for framework in ("pytorch", "mxnet"):
         python_of(framework)
@@ -99,6 +100,7 @@ def test_it_runs(followed: Followed, python_of: Any) -> None:
 
 
 @pytest.mark.framework("pytorch")
+@pytest.mark.after_change
 def test_a_mistake_is_found_a_wrong_count_told_and_what_is_not_installed_skipped(
     followed: Followed, python_of: Any, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def submitted(client: Client, spec: dict[str, Any]) -> tuple[str, str]:
     return experiment, client.get(f"/experiments/{experiment}/runs")["items"][0]["id"]
 
 
+@pytest.mark.after_change
 def test_a_stream_follows_a_run_while_it_lives_and_goes_on_where_it_was_cut(client: Client) -> None:
     experiment, run = submitted(client, ENDLESS)
     path = f"/api/v1/runs/{run}/events"
@@ -87,6 +88,7 @@ def test_a_run_can_be_read_through_every_path(client: Client) -> None:
     assert row["throughput"] or row["reasons"]["throughput"]
 
 
+@pytest.mark.after_change
 def test_a_server_with_open_streams_stops_in_order(tmp_path: Path) -> None:
     with service(tmp_path) as url:
         client = Client(url)

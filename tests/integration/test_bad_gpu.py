@@ -88,6 +88,7 @@ class Service:
 
 
 @pytest.mark.parametrize(("exclusive", "crashes"), [("device", 3), ("node", 2)])
+@pytest.mark.after_change
 def test_of_200_cells_beside_a_bad_gpu_none_fails(tmp_path: Path, exclusive: str, crashes: int) -> None:
     service, chance = Service(tmp_path), random.Random(1)
     new = scene.experiment(repeats=1)

@@ -26,6 +26,7 @@ def tbd(tmp_path_factory: pytest.TempPathFactory, python_of: Callable[[str], str
         assert service.stop() == 0
 
 
+@pytest.mark.after_change
 def test_a_device_is_calibrated_and_a_training_is_told_what_it_can_do(tbd: Tbd) -> None:
     row = tbd.json("calibrate", *QUICK)["items"][0]  # the newest, should others have been disturbed
     assert (row["arithmetic"], row["device_kind"], row["devices"]) == ("fp32", "cpu", 1)

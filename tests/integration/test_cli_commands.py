@@ -90,6 +90,7 @@ def test_the_catalog_is_listed(tbd: Tbd) -> None:
     assert "photographs" in tbd("datasets").stdout
 
 
+@pytest.mark.after_change
 def test_an_experiment_is_called_by_its_name_by_latest_and_by_the_beginning_of_its_id(tbd: Tbd) -> None:
     identifier = tbd("submit", "brief.yaml", "--wait").stdout.split()[0]
     for text in ("brief", "latest", identifier[:-1], identifier[4:]):
@@ -262,6 +263,7 @@ def test_the_database_is_looked_at_beside_the_server(tbd: Tbd) -> None:
     assert tbd.json("db", "upgrade")["revision"] == tbd.json("db", "current")["revision"]
 
 
+@pytest.mark.after_change
 def test_a_backup_that_was_made_beside_the_server_has_what_it_has(tbd: Tbd, folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "data" / "tbd.sqlite3"
     tbd("db", "backup", str(file), code=2)  # no such folder
@@ -299,6 +301,7 @@ def test_run_needs_no_server_and_leaves_none_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.after_change
 def test_who_ends_the_command_without_a_server_cancels_and_it_waits_until_that_is_done(
     folder: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -317,6 +320,7 @@ def test_who_ends_the_command_without_a_server_cancels_and_it_waits_until_that_i
         assert Tbd(tmp_path, url).json("show", experiment)["state"] == "cancelled"
 
 
+@pytest.mark.after_change
 def test_the_embedded_server_ends_with_a_command_that_is_killed(folder: Path, tmp_path: Path) -> None:
     running = Tbd(tmp_path, None).start("run", str(folder / "endless.yaml"))
     assert running.stderr is not None
@@ -326,6 +330,7 @@ def test_the_embedded_server_ends_with_a_command_that_is_killed(folder: Path, tm
     until(lambda: not is_owned(tmp_path / "data"), 60)
 
 
+@pytest.mark.after_change
 def test_run_without_a_server_refuses_what_this_machine_could_never_place(tmp_path: Path) -> None:
     told = Tbd(tmp_path, None)("run", "sleep", "-f", "sleep", "--topology", "1x1,1x64", code=2)
     assert "cannot run 1x64" in told.stderr
@@ -337,6 +342,7 @@ def test_models_and_datasets_without_a_server_are_those_that_it_would_answer(tbd
         assert alone.json(command) == tbd.json(command)
 
 
+@pytest.mark.after_change
 def test_a_command_waits_for_a_server_that_is_starting(tmp_path: Path) -> None:
     alone = Tbd(tmp_path, None)
     server = alone.start("serve", "--host", "127.0.0.1", "--port", "0")
@@ -351,6 +357,7 @@ def test_a_command_waits_for_a_server_that_is_starting(tmp_path: Path) -> None:
     assert server.returncode == 0
 
 
+@pytest.mark.after_change
 def test_frameworks_without_a_server_have_the_schema_of_rest(tbd: Tbd, tmp_path: Path) -> None:
     alone = Tbd(tmp_path, None)
     here, served = alone.json("frameworks")["items"], tbd.json("frameworks")["items"]

@@ -75,6 +75,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Service, str, str]]:
     service.stop()
 
 
+@pytest.mark.after_change
 def test_two_commits_are_tried_side_by_side_through_a_kill_of_the_server(served: tuple[Service, str, str]) -> None:
     service, old, new = served
 

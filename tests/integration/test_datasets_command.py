@@ -30,6 +30,7 @@ def tbd(python_of, tmp_path):
     return run
 
 
+@pytest.mark.after_change
 def test_files_are_registered_listed_checked_and_forgotten(tbd, tmp_path):
     files = tmp_path / "files"
     files.mkdir()

@@ -297,6 +297,7 @@ def test_steps_that_a_scaled_loss_left_out_are_told_and_are_no_steps(tmp_path: P
     assert max(float(one["value"]) for one in of(entries, "loss")) < 8  # as it is, not as it was scaled
 
 
+@pytest.mark.after_change
 def test_evaluations_and_checkpoints_are_beside_the_steps(tmp_path: Path) -> None:
     entries = carried_out(tmp_path, BEGINNING + EVALUATES)
     assert failure_of(entries) is None
@@ -402,6 +403,7 @@ def test_a_rank_that_dies_is_the_one_that_is_named(tmp_path: Path) -> None:
     assert (failure["kind"], failure["ranks"]) == ("crashed", [1])
 
 
+@pytest.mark.after_change
 def test_profiles_are_of_steps_after_the_timed_ones_and_know_what_memory_is_for(tmp_path: Path) -> None:
     text = "before = list(sys.path)\nsgd = torch.optim.Adam(model.parameters())\ntrain(lambda: sgd.step(), after=same)"
     same = "def same():\n    assert sys.path == before\n"
@@ -594,6 +596,7 @@ def test_the_values_of_an_axis_are_cells_of_one_experiment_and_a_slower_one_is_a
     assert "pause=0.01" in capsys.readouterr().out
 
 
+@pytest.mark.after_change
 def test_commits_are_run_from_work_trees_of_their_own_and_the_folder_as_it_is(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -709,6 +712,7 @@ def test_the_hook_is_copied_and_does_nothing_outside(place: Path) -> None:
     assert done.stdout == "None\n"
 
 
+@pytest.mark.after_change
 def test_an_interrupt_ends_the_script_and_keeps_the_runs_that_had_ended(place: Path) -> None:
     words = ["--repeats", "9", "--seconds", "2", "--", sys.executable, "wait.py", "0.005"]
     command = [sys.executable, "-m", "orchestrator.cli.main", "exec", *words]

@@ -75,6 +75,7 @@ def test_a_port_in_use_is_told(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.after_change
 def test_commands_find_the_server_under_each_name_of_loopback(tmp_path: Path, host: str) -> None:
     running = Service(tmp_path / "data", **environment(tmp_path, TBD_HOST=host)).start()
     try:
@@ -87,6 +88,7 @@ def test_commands_find_the_server_under_each_name_of_loopback(tmp_path: Path, ho
         assert running.stop() == 0
 
 
+@pytest.mark.after_change
 def test_a_real_server_tells_strangers_apart_and_answers_everything_as_a_problem(tmp_path: Path) -> None:
     with service(tmp_path) as url:
         address = urlsplit(url)

@@ -98,6 +98,7 @@ def test_what_a_rank_prints_is_its_own_output(agent):
 
 
 @pytest.mark.parametrize(("fault", "seen"), [("signal", (None, 9)), ("exit", (3, None)), ("crash", (86, None))])
+@pytest.mark.after_change
 def test_a_rank_that_goes_takes_the_others_along_and_is_named(agent, fault, seen):
     job = mpi_job(options=waiting_for(5, fault=fault, fault_rank=1))
     failure = failure_of(carried_out(agent, job))

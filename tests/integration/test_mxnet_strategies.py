@@ -93,6 +93,7 @@ def pid_of(attempt: OnThisHost, name: str) -> int:
     return next(found["pid"] for found in attempt.data("process_started") if found["process"] == name)
 
 
+@pytest.mark.after_change
 def test_a_server_that_is_killed_in_mid_run_ends_the_gang_with_one_outcome(tmp_path: Path) -> None:
     """MXNet's own workers would wait for it for ever; so they would for a worker."""
     with in_mid_run(strategy_job("mxnet", "kvstore-dist-sync", 2, 1, max_steps=10**6), tmp_path) as attempt:
@@ -112,6 +113,7 @@ def test_a_server_that_stands_still_ends_at_the_time_limit(tmp_path: Path) -> No
     assert failure["kind"] == "timed_out", failure["message"]
 
 
+@pytest.mark.after_change
 def test_a_taken_port_of_the_scheduler_is_a_failed_set_up(tmp_path: Path) -> None:
     job = strategy_job("mxnet", "kvstore-dist-sync")
     with socket.socket() as other:
@@ -123,6 +125,7 @@ def test_a_taken_port_of_the_scheduler_is_a_failed_set_up(tmp_path: Path) -> Non
     assert "scheduler cannot listen" in attempt.failure()["message"]
 
 
+@pytest.mark.after_change
 def test_a_worker_whose_servers_never_come_gives_up(python_of, tmp_path: Path) -> None:
     job = strategy_job("mxnet", "kvstore-dist-sync", timeout_s=4.0)
     worker = Trainer(job, tmp_path, python_of("mxnet"), "worker0")

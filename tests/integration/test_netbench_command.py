@@ -34,6 +34,7 @@ def tbd(service: Service, tmp_path: Path) -> Tbd:
     return Tbd(tmp_path, service.url)
 
 
+@pytest.mark.after_change
 def test_it_prints_what_was_measured_and_stores_it(tbd: Tbd, service: Service) -> None:
     table = tbd("netbench", *QUICK).stdout
     assert "point to point" in table

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from orchestrator.reports.tables.nightly import LEGEND
 from tests.integration.service_rig import ROOT, environment
 
@@ -22,6 +24,7 @@ options: {sample_bytes: 100000000}
 """
 
 
+@pytest.mark.after_change
 def test_three_nights_on_a_fast_clock_end_with_their_board(tmp_path: Path) -> None:
     (tmp_path / "night.yaml").write_text(SPEC)
     command = [sys.executable, str(ROOT / "deploy" / "nightly_demo.py"), "--quick", str(tmp_path / "night.yaml")]

@@ -62,6 +62,7 @@ def pid_in_mid_run(agent, job, steps):
 
 
 @pytest.mark.framework("pytorch")
+@pytest.mark.after_change
 def test_two_nodes_train_one_model_each_with_its_own_log(agents, job_of):
     job = job_of(DDP, max_steps=5)
     start(agents, job)
@@ -75,6 +76,7 @@ def test_two_nodes_train_one_model_each_with_its_own_log(agents, job_of):
 
 
 @pytest.mark.framework("tensorflow")
+@pytest.mark.after_change
 def test_a_killed_rank_ends_the_gang_on_both_nodes_and_is_the_one_named(agents, job_of):
     """TensorFlow's first worker leads the others: here it loses one (tests/contract/test_strategies.py kills it)."""
     job = job_of(MULTI_WORKER, max_steps=10**6)

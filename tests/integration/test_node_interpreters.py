@@ -31,6 +31,7 @@ def definition(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.after_change
 def test_an_interpreter_is_built_once_and_another_definition_is_another_environment(definition):
     before = interpreters.resolve("plain")
     assert not before.ready
@@ -79,6 +80,7 @@ def test_several_at_once_build_it_once_and_removing_removes_it(definition):
     assert not interpreters.resolve("plain").ready
 
 
+@pytest.mark.after_change
 def test_a_package_that_cannot_be_had_is_an_error_with_the_end_of_what_pip_said(definition):
     (definition / "requirements.txt").write_text("./no-such-file.whl\n")
     with pytest.raises(InterpreterError, match=r"pip install failed with status 1:\n(.|\n)*no-such-file"):

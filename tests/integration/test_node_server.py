@@ -170,6 +170,7 @@ def test_an_agent_that_nobody_calls_ends_itself(tmp_path):
     server.process.stderr.close()
 
 
+@pytest.mark.after_change
 def test_an_agent_does_not_begin_where_another_one_is(server):
     command = [sys.executable, "-m", "workers.node", "serve", "--directory", str(server.folder / "agent")]
     began = time.monotonic()

@@ -147,6 +147,7 @@ def goes_nearer(page: Any) -> None:
     assert figure.locator("img").get_attribute("src") == whole
 
 
+@pytest.mark.after_change
 def test_no_page_breaks_its_policy_and_without_javascript_all_is_there(service: Service) -> None:
     with playwright.sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

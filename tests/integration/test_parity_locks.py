@@ -43,6 +43,7 @@ def test_nothing_is_compared_while_a_run_holds_a_device_and_the_run_is_named(
 
 
 @pytest.mark.framework("pytorch")
+@pytest.mark.after_change
 def test_a_training_that_begins_meanwhile_is_waited_for_and_goes_on(
     python_of: Callable[[str], str], job: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

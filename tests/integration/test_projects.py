@@ -115,6 +115,7 @@ def test_options_of_a_project_are_cells_and_its_code_is_the_subject(served: tupl
     assert rows[0]["fingerprint"]["subject"]["suite"] == clean
 
 
+@pytest.mark.after_change
 def test_a_commit_that_makes_a_project_slower_is_told_side_by_side(
     served: tuple[Service, Path], tmp_path: Path
 ) -> None:
@@ -184,6 +185,7 @@ def test_the_ranks_of_torchrun_are_those_of_the_plan(served: tuple[Service, Path
     assert 0 < row["throughput"]["value"] < 2 * 5 / 0.02
 
 
+@pytest.mark.after_change
 def test_what_cannot_be_carried_out_says_why(served: tuple[Service, Path]) -> None:
     service, _ = served
     asked = {name: service.submit(specification(name)) for name, (_, said) in PROJECTS.items() if name != "ranks"}

@@ -27,6 +27,7 @@ def attempt(request, python_of, tmp_path_factory):
     return attempt
 
 
+@pytest.mark.after_change
 def test_a_run_of_two_ranks_has_all_profiles_and_ends_with_equal_weights(attempt) -> None:
     found = profiles_of([read_log("node-0", attempt.entries())])
     assert not found.reasons

@@ -39,6 +39,7 @@ def session_of(directory: Path) -> ProcessId:
     return ProcessId(*record["session"])
 
 
+@pytest.mark.after_change
 def test_it_is_adopted_while_used_and_ends_itself_when_nobody_uses_it(tmp_path: Path, embedded: EmbeddedRay) -> None:
     address = embedded.ensure()
     session = session_of(tmp_path)
@@ -107,6 +108,7 @@ def _command_line(pid: int) -> bytes:
         return b""
 
 
+@pytest.mark.after_change
 def test_a_ray_that_dies_is_started_anew_and_the_server_lives_on(tmp_path: Path) -> None:
     cluster = RayCluster(None, tmp_path, fence_s=20.0, idle_exit_s=60.0)
     try:

@@ -24,6 +24,7 @@ def a_python_that_does_not_exchange(python, folder):
         pytest.param(("tensorflow", "mirrored"), marks=pytest.mark.framework("tensorflow"), id="tensorflow-mirrored"),
     ],
 )
+@pytest.mark.after_change
 def test_a_run_whose_ranks_did_not_exchange_is_invalid_and_says_so(strategy, python_of, tmp_path):
     job = strategy_job(*strategy, devices=2, max_steps=4)
     job["interpreter"]["python"] = a_python_that_does_not_exchange(python_of(job["interpreter"]["name"]), tmp_path)

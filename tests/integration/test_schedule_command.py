@@ -80,6 +80,7 @@ def test_a_schedule_from_its_making_to_its_end(service: Service, tmp_path: Path)
     assert [one["action"] for one in tbd.json("audit")["items"]][:1] == ["schedule remove"]
 
 
+@pytest.mark.after_change
 def test_what_is_wrong_is_told_with_the_line_of_the_file(service: Service, tmp_path: Path) -> None:
     tbd = Tbd(tmp_path, service.url)
     (tmp_path / "night.yaml").write_text(SPEC.replace("size: tiny", "size: little"))
@@ -93,6 +94,7 @@ def test_what_is_wrong_is_told_with_the_line_of_the_file(service: Service, tmp_p
     assert "no schedules yet" in tbd("schedule", "ls").stderr
 
 
+@pytest.mark.after_change
 def test_a_schedule_is_edited_and_what_is_wrong_changes_nothing(service: Service, tmp_path: Path) -> None:
     tbd = Tbd(tmp_path, service.url)
     (tmp_path / "night.yaml").write_text(SPEC)
@@ -145,6 +147,7 @@ def test_a_schedule_is_edited_and_what_is_wrong_changes_nothing(service: Service
     assert now("later") == was
 
 
+@pytest.mark.after_change
 def test_an_embedded_server_leaves_schedules_alone(tmp_path: Path) -> None:
     """What it submitted would be cut off when the command ends."""
     with_server = Service(tmp_path / "data", **environment(tmp_path)).start()

@@ -32,6 +32,7 @@ def _span(run: dict[str, Any]) -> tuple[datetime, datetime]:
     return began, ended
 
 
+@pytest.mark.after_change
 def test_two_trainings_share_a_node_and_one_that_wants_it_whole_waits_for_both(tmp_path: Path) -> None:
     service = Service(tmp_path / "data", **environment(tmp_path, TBD_CPU_DEVICES="2")).start()
     try:

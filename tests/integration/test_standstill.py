@@ -86,10 +86,12 @@ def test_a_process_that_computes_in_its_last_memory_and_says_nothing_stands_stil
         pytest.param(2**19, "computes", {}, False, id="the plan sets no limit"),
     ],
 )
+@pytest.mark.after_change
 def test_what_goes_on_or_waits_does_not(started, monkeypatch, room, does, plan, heard):
     assert judged(started(room, does), monkeypatch, plan, 1.2, heard) == []
 
 
+@pytest.mark.after_change
 def test_a_process_that_python_leaves_going_round_is_out_of_memory(tmp_path, monkeypatch):
     monkeypatch.setenv("TBD_SUITE_PATH", str(ROOT))
     monkeypatch.setattr(standstill, "PATIENCE_S", 3.0)

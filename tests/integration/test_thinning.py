@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.service import Service, until
 
 SPEC = {"name": "old", "model": "sleep", "framework": "sleep", "per_device_batch_size": 1, "repeats": 1}
 
 
+@pytest.mark.after_change
 def test_a_server_removes_old_readings_and_what_needs_them_says_so(tmp_path: Path) -> None:
     service = Service(tmp_path / "data", TBD_CLUSTER="local").start()
     try:

@@ -73,6 +73,7 @@ def place(tmp_path: Path) -> Any:
         assert made.service.stop() == 0
 
 
+@pytest.mark.after_change
 def test_beyond_loopback_a_server_starts_only_where_an_admin_can_enter(tmp_path: Path) -> None:
     place = Place(tmp_path, TBD_HOST="0.0.0.0")
     started = Tbd(tmp_path, None)
@@ -93,6 +94,7 @@ def test_beyond_loopback_a_server_starts_only_where_an_admin_can_enter(tmp_path:
         assert place.service.stop() == 0
 
 
+@pytest.mark.after_change
 def test_a_server_notices_a_token_that_is_made_or_revoked_beside_it(place: Place) -> None:
     place.service.start()
     assert place.status("/api/v1/runs") == 200
@@ -107,6 +109,7 @@ def test_a_server_notices_a_token_that_is_made_or_revoked_beside_it(place: Place
     assert "is revoked: ask for a new one" in told
 
 
+@pytest.mark.after_change
 def test_tokens_are_administered_over_rest(place: Place) -> None:
     root = place.add("root", "admin")
     place.service.start()
@@ -124,6 +127,7 @@ def test_tokens_are_administered_over_rest(place: Place) -> None:
 
 
 @pytest.mark.parametrize("by", ["Authorization", "Cookie"])
+@pytest.mark.after_change
 def test_a_stream_ends_when_its_token_is_revoked(place: Place, by: str) -> None:
     root, ada = place.add("root", "admin"), place.add("ada")
     place.service.start()
@@ -141,6 +145,7 @@ def test_a_stream_ends_when_its_token_is_revoked(place: Place, by: str) -> None:
     place.service.call("POST", f"/api/v1/experiments/{experiment}/cancel", Authorization=f"Bearer {root}")
 
 
+@pytest.mark.after_change
 def test_https_by_files_and_a_private_authority(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path, "server")
     other, _ = certificate(tmp_path, "other")
@@ -199,6 +204,7 @@ def test_no_token_is_in_logs_or_command_lines(tmp_path: Path, capfd: pytest.Capt
         assert not [one for one in kept if secret.encode() in one]
 
 
+@pytest.mark.after_change
 def test_a_proxy_on_this_machine_says_who_asks_and_no_other(place: Place) -> None:
     root = place.add("root", "admin")
     place.more["TBD_PROXIES"] = "127.0.0.1"

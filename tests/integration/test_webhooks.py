@@ -191,6 +191,7 @@ def test_a_webhook_that_hangs_delays_no_other(
     good.close()
 
 
+@pytest.mark.after_change
 def test_the_commands_add_test_list_and_remove_a_webhook_of_a_server(tmp_path: Path) -> None:
     answers = [500, 204]
     receiver = Receiver(lambda: answers.pop())

@@ -116,6 +116,7 @@ def test_the_interpreters_are_those_of_the_tree_by_name_and_definition(installed
     assert "pytorch" in installed("tbd", "frameworks")
 
 
+@pytest.mark.after_change
 def test_the_ready_specs_are_planned_from_another_folder(installed: Installed) -> None:
     assert "resnet-50" in installed("tbd", "plan", "suites/quick.yaml")
 

@@ -96,6 +96,7 @@ def test_a_number_or_a_log_that_was_changed_on_purpose_is_listed(written, experi
     assert main(["verify", str(path)]) == 1
 
 
+@pytest.mark.after_change
 def test_any_byte_that_was_changed_on_the_way_is_noticed(written, tmp_path):
     whole, other, chance = written().read_bytes(), tmp_path / "other.tbd", random.Random(1)
     for place in [*chance.sample(range(len(whole)), FLIPS - 64), *range(len(whole) - 64, len(whole))]:
@@ -119,6 +120,7 @@ def test_any_byte_that_was_changed_on_the_way_is_noticed(written, tmp_path):
         ("told.json", b'{"results": 1}', "what it tells"),
     ],
 )
+@pytest.mark.after_change
 def test_what_is_no_passport_is_refused_with_the_reason(written, experiments, capsys, member, content, told):
     path, first = written(), experiments[1][0]
     with_member(path, f"{first}/{member}" if member in ("record.jsonl", "told.json") else member, lambda _: content)
@@ -149,6 +151,7 @@ def test_records_that_share_a_run_are_refused(written, experiments, capsys):
     assert "no passport that can be verified" in capsys.readouterr().err
 
 
+@pytest.mark.after_change
 def test_an_anonymous_one_names_no_host_user_address_or_path_and_is_verified(written, experiments, capsys):
     store, ids = experiments
     path = written("--anonymous")

@@ -124,6 +124,7 @@ BROKEN: dict[Callable[[Patch], None], tuple[str, int]] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda one: one.__name__)
+@pytest.mark.after_change
 def test_a_broken_product_is_found(broken: Callable[[Patch], None], store: SqlStore, monkeypatch: Patch) -> None:
     promise, first = BROKEN[broken]
     broken(monkeypatch)

@@ -119,6 +119,7 @@ def test_somebody_else_on_the_device_is_counted(agent_on):
 
 
 @pytest.mark.parametrize("pids", ["host", "none"])
+@pytest.mark.after_change
 def test_where_own_processes_never_appear_in_the_drivers_list_nobody_is_called_foreign(agent_on, pids):
     agent, machine = agent_on(pids=pids)
     entries = carried_out(agent, on_gpus(machine))
@@ -341,6 +342,7 @@ def test_links_that_are_narrow_or_fewer_than_those_beside_are_told(on, tmp_path)
     assert len([one for one in facts["devices"] if one["kind"] == "cuda"]) == 3
 
 
+@pytest.mark.after_change
 def test_what_happens_to_a_gpu_between_runs_is_heard_from_the_agents_start_on(agent_on):
     agent, machine = agent_on(2)
     assert agent.inventory()["gpu_xids"] == []

@@ -36,6 +36,7 @@ def _judge(durations, works):
 
 
 @pytest.mark.parametrize(("generator", "options", "wanted"), CASES, ids=lambda value: getattr(value, "__name__", None))
+@pytest.mark.after_change
 def test_most_series_of_a_class_are_called_that_class(generator, options, wanted):
     rng = np.random.default_rng(20261121)
     states = [_judge(*generator(rng, **options)[:2]).state for _ in range(N)]

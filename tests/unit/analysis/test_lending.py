@@ -54,6 +54,7 @@ def test_the_part_within_runs_is_rescaled_to_the_length_of_the_cell():
 
 @pytest.mark.parametrize("sessions", [3, 6, 12])
 @pytest.mark.parametrize("runs", [1, 2, 3])
+@pytest.mark.after_change
 def test_the_interval_of_few_runs_covers_where_sessions_scatter(sessions, runs):
     rng = np.random.default_rng(4)
     held = []

@@ -143,6 +143,7 @@ def exchanges_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("exchanges_as", EXCHANGING, indirect=True, ids="-".join)
+@pytest.mark.after_change
 def test_every_strategy_is_predicted_from_its_own_library(exchanges_as: StrategyFacts, rig: Rig, alone: None) -> None:
     exchange = exchanges_as.exchange
     assert exchange is not None

@@ -84,6 +84,7 @@ def test_the_figure_has_a_point_for_each_cell_with_its_interval_and_is_drawn_ali
         figure(scaling(rig, {"1x1": [100.0, 101.0]}), "alone")
 
 
+@pytest.mark.after_change
 def test_a_server_draws_in_a_process_of_its_own_and_keeps_what_it_drew(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

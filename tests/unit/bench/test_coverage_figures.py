@@ -8,6 +8,7 @@ from tests.replays.replay import EXPECTED, LOGS
 
 
 @pytest.mark.parametrize(("name", "generator", "wanted"), coverage.HELD_OUT)
+@pytest.mark.after_change
 def test_the_generator_that_was_kept_out_of_the_tuning_is_classified(name, generator, wanted):
     tally = coverage.measure(generator, (), 40, np.random.default_rng(1))
     assert tally.share(wanted) >= 0.85

@@ -15,11 +15,13 @@ def test_a_generator_makes_nights_of_one_deviation_in_which_nothing_happens(kind
 
 
 @pytest.mark.parametrize(("kind", "most"), [("Gaussian", 0.2), ("AR(1) 0.5", 0.6), ("processes of two kinds", 0.4)])
+@pytest.mark.after_change
 def test_nights_of_nothing_are_seldom_tried(kind, most):
     steps, _ = gate.tried(nights.KINDS[kind], 60, np.random.default_rng(2))
     assert steps.mean() <= most
 
 
+@pytest.mark.after_change
 def test_a_drop_of_two_per_cent_is_told_within_three_nights_and_its_interval_holds():
     rng = np.random.default_rng(3)
     found = [gate.dropped(row, rng) for row in nights.gaussian(rng, (25, gate.NIGHTS))]

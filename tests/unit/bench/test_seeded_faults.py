@@ -46,6 +46,7 @@ def test_a_function_says_first_that_somebody_came_by_and_all_else_stays() -> Non
     assert ast.get_docstring(ast.parse(signed).body[1]) == "Not 5 + 5."  # type: ignore[arg-type]
 
 
+@pytest.mark.after_change
 def test_each_room_has_its_turn_and_the_same_seed_draws_the_same_faults() -> None:
     found = drawn(ROOT, 2 * len(FOLDERS), seed=1)
     for turn in (found[: len(FOLDERS)], found[len(FOLDERS) :]):

@@ -271,6 +271,7 @@ def test_the_nodes_of_a_damaged_attempt_are_held_and_waited_for_by_nobody() -> N
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["ada", "bob", "eve"]), min_size=1), st.lists(st.floats(1.0, 9.0), min_size=30))
+@pytest.mark.after_change
 def test_owners_who_all_wait_have_equal_device_seconds_whoever_submits_most_and_first(
     owners: list[str], lengths: list[float]
 ) -> None:

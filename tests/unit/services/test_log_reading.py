@@ -97,6 +97,7 @@ def test_a_node_whose_log_is_missing_was_lost_if_another_one_says_so(told: dict[
 
 
 @pytest.mark.parametrize("spoiled", [b"{", b'{"seq": 3, "kind": "nothing"}\n', b"[]\n", b'{"a": "\\ud800"}\n'])
+@pytest.mark.after_change
 def test_a_process_of_its_own_refuses_in_the_same_words(spoiled: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     log = b"".join(replay.raw("good_sleep").splitlines(keepends=True)[:2]) + spoiled + b"\n"
     here = refused(log)

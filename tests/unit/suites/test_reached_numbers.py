@@ -39,6 +39,7 @@ def played(max_steps: int | None, stopping: dict[str, object], interval_s: float
 @pytest.mark.parametrize("step_s", [0.002, 0.004, 0.015, 0.060, 0.200, 2.0])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.yaml")))
+@pytest.mark.after_change
 def test_a_ready_suite_reaches_a_number_at_any_pace(name: str, device: str, step_s: float) -> None:
     spec = parse_spec(yaml.safe_load((FOLDER / name).read_text()))
     plan = expand(spec, Facts(load_catalog(), "cpu", (1, 1)), [])[0]
