@@ -37,7 +37,6 @@ def results_of(service: Service, experiment: str) -> tuple[list[dict[str, Any]],
     return [run for run in runs if not run["plan"]["search"]], tries
 
 
-@pytest.mark.after_change
 def test_the_largest_batch_is_one_that_whole_runs_fit_and_out_of_memory_is_no_failure(tmp_path: Path) -> None:
     """Each sample takes 20 MiB of the 256 that the processes may have, and 4 more with every step: more samples fit in
     the four steps of a try than in the eight of a whole run. Python itself needs some memory, too."""
