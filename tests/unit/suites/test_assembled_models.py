@@ -78,7 +78,7 @@ def test_the_others_update_by_adam_whose_rate_is_the_same_at_every_batch_and_ris
     assert found[0] == found[1]
     for rule in found[0]:
         assert rule["name"].startswith("adam")
-        assert optimizer.rate(rule, 1) <= 3e-4
+        assert optimizer.rate(rule, 1) <= (1e-3 if name == "a3c" else 3e-4)  # of few layers
 
 
 def test_a_layout_is_undone_exactly():
