@@ -91,6 +91,7 @@ def test_peak_memory_is_at_least_that_of_weights_gradients_and_momenta(finished)
 
 
 @pytest.mark.framework("pytorch")
+@pytest.mark.after_change
 def test_equal_seeds_end_with_equal_weights_and_other_seeds_do_not(trained, python_of, tmp_path):
     """Fresh processes: the digest is that of the weights, and nothing else goes into it."""
     digests = [trained("pytorch").data("finished")[0]["weights_sha256"]]

@@ -30,11 +30,12 @@ from orchestrator.services.schedule.acknowledge import acknowledge
 from orchestrator.services.schedule.board import Column, Field, board
 from tests.contract.test_nightly import TWICE, finish
 from tests.contract.test_store_webhooks import a_webhook, deed
-from tests.support.schedule_rig import WHO, Server
+from tests.support.schedule_rig import MOSTLY_SQLITE, WHO, Server
 from tests.unit.api.api_rig import fingerprint_of, rate
 from tests.unit.builders import node
 
 pytest_plugins = ["tests.contract.store_servers"]
+pytestmark = MOSTLY_SQLITE
 RUN_S = 20.0
 
 

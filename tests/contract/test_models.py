@@ -157,9 +157,10 @@ def test_a_model_is_the_same_network_in_every_framework(bench, name, framework):
     assert trained == layers.count(described(name), stay)
 
 
-@pytest.mark.framework("pytorch")
-@pytest.mark.parametrize("name", WAYS)
-def test_the_case_is_far_from_borders_where_rounding_decides(bench, name):
+@pytest.mark.parametrize(
+    ("name", "framework"), [of_framework("pytorch", way, slow=is_long("pytorch", *WAYS[way])) for way in WAYS]
+)
+def test_the_case_is_far_from_borders_where_rounding_decides(bench, name, framework):
     margins = judging.margins(bench.exact(name))
     assert all(margins[key] > least for key, least in LEAST.items()), margins
     initial = layers.initial_weights(described(name), SEED)

@@ -14,11 +14,12 @@ from orchestrator.domain.value.measurement import Analysis
 from orchestrator.domain.words.errors import NotFound
 from orchestrator.services.schedule import schedules
 from orchestrator.services.schedule.board import Board, Field, board, boards
-from tests.support.schedule_rig import SPEC, WHO, Server, at
+from tests.support.schedule_rig import MOSTLY_SQLITE, SPEC, WHO, Server, at
 from tests.unit import builders
 from tests.unit.api.api_rig import fingerprint_of, rate
 
 pytest_plugins = ["tests.contract.store_servers"]
+pytestmark = MOSTLY_SQLITE
 TWICE = SPEC | {"repeats": 2}
 DOWN = Failure(FailureKind.TIMED_OUT, "longer than timeout_s: 3600")
 

@@ -15,9 +15,10 @@ from orchestrator.domain.words.errors import DamagedRow, IdempotencyMismatch, In
 from orchestrator.services.gate import side_by_side
 from orchestrator.services.reconcile import confirming
 from tests.contract.test_gate import Nights, of
-from tests.support.schedule_rig import WHO
+from tests.support.schedule_rig import MOSTLY_SQLITE, WHO
 
 pytest_plugins = ["tests.contract.store_servers"]
+pytestmark = MOSTLY_SQLITE
 OLD, NEW = "0123456789ab", "ba9876543210"
 
 

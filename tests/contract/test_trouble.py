@@ -255,7 +255,13 @@ def test_a_run_elsewhere_completes_whatever_a_call_of_the_cluster_does(
 
 
 @pytest.mark.parametrize(
-    ("url", "fault"), [*(("sqlite", fault) for fault in FAULTS), ("postgresql", "exception")], indirect=["url"]
+    ("url", "fault"),
+    [
+        ("sqlite", "exception"),
+        *(pytest.param("sqlite", fault, marks=pytest.mark.after_change) for fault in FAULTS[1:]),
+        pytest.param("postgresql", "exception", marks=pytest.mark.after_change),
+    ],
+    indirect=["url"],
 )
 @pytest.mark.parametrize("method", OF_STORE)
 def test_a_run_elsewhere_completes_whatever_a_call_of_the_store_does(

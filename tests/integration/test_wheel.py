@@ -122,6 +122,7 @@ def test_the_ready_specs_are_planned_from_another_folder(installed: Installed) -
 
 
 @pytest.mark.framework("pytorch")
+@pytest.mark.after_change
 def test_a_pytorch_job_runs_from_another_folder_and_sees_of_ours_only_the_trainer_and_the_suites(
     installed: Installed, python_of: Any
 ) -> None:

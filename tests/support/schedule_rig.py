@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from orchestrator.db.store import SqlStore
 from orchestrator.domain.around.access import LOCAL, Actor, Scope
 from orchestrator.domain.around.schedule import Fire, Schedule
@@ -16,6 +18,10 @@ from orchestrator.services.schedule import schedules
 from orchestrator.services.schedule.scheduler import POLL_S, Scheduler
 from tests.unit import builders
 
+# Tests of what knows the store by its port alone; the store itself is held on both databases.
+MOSTLY_SQLITE = pytest.mark.parametrize(
+    "url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.after_change)], indirect=True
+)
 WHO = Actor(LOCAL, Scope.ADMIN)
 SPEC: dict[str, Any] = {
     "name": "night",
