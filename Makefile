@@ -141,7 +141,7 @@ setup: .venv/.ready
 .venv/.ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "tbd needs Python 3.11 or newer on PATH (Debian 12: apt-get install python3 python3-venv)" >&2; exit 1; }
 	@$(PYTHON) -m venv .venv 2>/tmp/tbd-venv.$$$$ || { cat /tmp/tbd-venv.$$$$; echo "apt-get install python3-venv" >&2; exit 1; }; rm -f /tmp/tbd-venv.$$$$
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]' 2> >(grep -v '^WARNING: Location' >&2)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@
 
 interpreters: setup

@@ -61,13 +61,8 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Service:
     return Service(tmp_path / "data", TBD_CLUSTER=request.param, TEST_MARK=MARK)
 
 
-ENDS = [
-    pytest.param("local", signal.SIGKILL, marks=pytest.mark.after_change),
-    ("local", signal.SIGTERM),
-    ("ray", signal.SIGKILL),
-    pytest.param("ray", signal.SIGTERM, marks=pytest.mark.after_change),
-    pytest.param("apart", signal.SIGTERM, marks=pytest.mark.after_change),
-]
+# With agents of its own it is killed in tests/faults/test_kills.py.
+ENDS = [("local", signal.SIGTERM), ("ray", signal.SIGKILL), ("ray", signal.SIGTERM), ("apart", signal.SIGTERM)]
 
 
 @pytest.mark.parametrize(("service", "how"), ENDS, indirect=["service"])
