@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import Any
 
 from bench import published
@@ -28,6 +28,9 @@ from workers.node.own.script import Command, OwnScript
 
 # width of the network -> steps: some 2 ms and some 50 ms a step on one core of an AMD EPYC; judgements.
 LENGTHS = {"2 ms": (256, 3000), "50 ms": (1700, 240)}
+# The same networks, and one so small that a step is little but calls: its width, steps of a block, samples, blocks.
+BLOCKS = {"2 ms": ("256", "50", "64", "100"), "50 ms": ("1700", "4", "64", "40")}
+SMALL = ("8", "500", "4", "10")
 WARM_UP = 20
 # Some 30 s of steps of 50 ms.
 WHOLE = ("train.py", "1700", "600")
@@ -85,27 +88,28 @@ while done < steps:
 print(json.dumps({"rate": (steps - WARM_UP) / (time.monotonic() - begun), "first": first}))
 """.replace("WARM_UP", str(WARM_UP))
 
-# Blocks of steps that are watched, and blocks that are not, in one process; seconds a step of each, of the thread that
-# trains: other work on the cores is no part of it.
+# Blocks of steps that are watched, and blocks that are not, in one process; seconds a step of each, by the clock and of
+# the thread that trains: other work on the cores is no part of that.
 IN_BLOCKS = """
-import json, time
+import json, sys, time
 import torch
 from torch.utils.data import DataLoader, TensorDataset
+width, steps, batches, blocks = map(int, sys.argv[1:])
 torch.set_num_threads(1)
-model = torch.nn.Linear(8, 8)
+model = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, width))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
-data = TensorDataset(torch.randn(2000, 8))
+data = TensorDataset(torch.randn(steps * batches, width))
 def block():
-    begun = time.thread_time()
-    for (batch,) in DataLoader(data, batch_size=4):
+    begun = time.monotonic(), time.thread_time()
+    for (batch,) in DataLoader(data, batch_size=batches, shuffle=True):
         with step():
             optimizer.zero_grad()
             model(batch).square().mean().backward()
             optimizer.step()
-    return (time.thread_time() - begun) / 500
+    return [(now - then) / steps for now, then in zip((time.monotonic(), time.thread_time()), begun)]
 block()
 found = [[], []]
-for number in range(10):
+for number in range(blocks):
     for on in (False, True) if number % 2 else (True, False):
         watch(on)
         found[on].append(block())
@@ -128,10 +132,10 @@ def measure(folder: Path, pairs: int) -> list[Ratio]:
     """The ratios; what the hook and TraceML take of a step stands first."""
 
     def by_hook() -> float:
-        return _taken(json.loads(_under_exec(folder, "blocks.py")[0]))
+        return _taken(json.loads(_under_exec(folder, "blocks.py", *SMALL)[0]))
 
     def by_traceml() -> float:
-        return _taken(_under_traceml(folder, "traced_blocks.py"))
+        return _taken(_under_traceml(folder, "traced_blocks.py", *SMALL))
 
     found = [ratio("own time of a step, the hook / TraceML, auto", "<= 0.1", *in_turn(pairs, by_hook, by_traceml))]
     for name, (width, steps) in LENGTHS.items():
@@ -140,6 +144,9 @@ def measure(folder: Path, pairs: int) -> list[Ratio]:
         printed, started = sides.printed[:pairs], sides.started[:pairs]
         least = "0.97" if name == "2 ms" else "0.99"
         found.append(ratio(f"rate of a script of {name} a step under exec / bare", f">= {least}", a, b))
+        told = [json.loads(_under_exec(folder, "blocks.py", *BLOCKS[name])[0]) for _ in range(pairs)]
+        parts = zip(*(_rates(one) for one in told), strict=True)
+        found.append(ratio(f"the same, watched / not watched in one process, {name}", f">= {least}", *map(list, parts)))
         found.append(ratio(f"the same / under TraceML, {name}", ">= 1", *in_turn(pairs, sides.watched, sides.traced)))
         found.append(ratio(f"rate printed / by the script's own clock, {name}", "0.99 to 1.01", printed, a))
         found.append(ratio(f"start to first step, exec / bare, {name}", "+ 1 s", started, sides.started_bare))
@@ -236,8 +243,16 @@ def _throughput(entries: list[dict[str, Any]]) -> float:
     return rate.value
 
 
-def _taken(blocks: dict[str, list[float]]) -> float:
-    return fmean(blocks["watched"]) - fmean(blocks["alone"])
+def _taken(blocks: dict[str, list[list[float]]]) -> float:
+    """Seconds of the thread that a step takes more where it is watched."""
+    watched, alone = (fmean(thread for _, thread in blocks[kind]) for kind in ("watched", "alone"))
+    return watched - alone
+
+
+def _rates(blocks: dict[str, list[list[float]]]) -> tuple[float, float]:
+    """Steps a second by the clock, watched and not watched."""
+    watched, alone = (geometric_mean([1.0 / clock for clock, _ in blocks[kind]]) for kind in ("watched", "alone"))
+    return watched, alone
 
 
 def _under_traceml(folder: Path, script: str, *words: str) -> dict[str, Any]:

@@ -34,7 +34,8 @@ class Network(NamedTuple):
     """``kit``: who published it, ``published``: its name there (see ``published_<kit>.make``). ``batch``: such that a
     step takes some 0.3 to 2 s on one core. ``drops_alike``: whether it draws random numbers for its dropout only.
     ``data``: its dataset, a folder of ``suites.datasets``, where batches are not synthetic. ``framework``: in which
-    both are trained."""
+    both are trained. ``warm_up_steps``, ``steps``: judgements; a network has settled after so many, and so many tell
+    its speed in a process to about a percent."""
 
     model: str
     options: Mapping[str, Any]
@@ -44,6 +45,8 @@ class Network(NamedTuple):
     drops_alike: bool = True
     data: str | None = None
     framework: str = "pytorch"
+    warm_up_steps: int = 3
+    steps: int = 10
 
 
 # pytorchcv's "b" has the stride in the 3 x 3 convolution, as the suite's. Marian is the Transformer of the paper;
@@ -57,7 +60,7 @@ NETWORKS = {
     "bert-base": Network("bert-base", {}, "transformers", "BertForPreTraining", 4),
     "bert-base-finetune": Network("bert-base", {"task": "finetune"}, "transformers", "BertForQuestionAnswering", 2),
     "gpt-2": Network("gpt-2", {}, "transformers", "GPT2LMHeadModel", 1),
-    "deep-speech-2": Network("deep-speech-2", {}, "modules", "DeepSpeech2", 2),
+    "deep-speech-2": Network("deep-speech-2", {}, "modules", "DeepSpeech2", 2, warm_up_steps=1, steps=3),
     "wgan-gp": Network("wgan-gp", {}, "modules", "WganGp", 2),
     "seq2seq": Network("seq2seq", {}, "joeynmt", "RecurrentDecoder", 32),
     "a3c": Network("a3c", {}, "stable_baselines3", "A2C", 32, drops_alike=False, data="pong"),
@@ -66,8 +69,6 @@ NETWORKS = {
 }
 SIZE, SEED = "small", 1
 WANTED = "0.97 or more, lower bound >= 0.93"
-# Judgements: a network has settled after so many steps, and so many tell its speed in a process to about a percent.
-WARM_UP_STEPS, STEPS = 3, 10
 # Of the first loss, between the two: rounding of one network, and no more.
 SAME_LOSS = 1e-4
 # Kits all of whose operations PyTorch counts, and which have no operation more than the suite.
@@ -174,6 +175,6 @@ def job(folder: Path, network: Network, size: str, core: int) -> dict[str, Any]:
     table = parity.size_of(facts, size, network.options)
     found = parity.job(facts, network.framework, table, network.batch, SEED, [core], network.options)
     found["model"]["sizes"] = {"compared": dict(table)}
-    found["plan"] |= {"warm_up_steps": WARM_UP_STEPS, "steps": STEPS}
+    found["plan"] |= {"warm_up_steps": network.warm_up_steps, "steps": network.steps}
     dataset = {"root": str(folder / network.data)} if network.data else None
     return found | {"process": "worker0", "dataset": dataset}
