@@ -236,7 +236,7 @@ class Meter(object):
         self._kind = "warmup"
         self._empty = 0
         self._paused: "Dict[str, float]" = {}
-        self._phase: "Optional[str]" = None
+        self.phase: "Optional[str]" = None
         self._phase_began = 0.0
         self._profiles: "Any" = None
 
@@ -259,24 +259,24 @@ class Meter(object):
 
     def enter(self, name: str) -> None:
         """Begin the phase ``name``, unless another one lasts."""
-        if self._phase is None:
+        if self.phase is None:
             self.source.synchronize()
-            self._phase, self._phase_began = name, time.monotonic()
+            self.phase, self._phase_began = name, time.monotonic()
 
     def leave(self, name: "Optional[str]" = None) -> None:
         """End the phase that lasts, if it is ``name``; None: whichever it is."""
-        if self._phase is None or name not in (None, self._phase):
+        if self.phase is None or name not in (None, self.phase):
             return
         self.source.synchronize()
         now = time.monotonic()
         if self.mark is not None and now > self.mark:
             spent_s = now - max(self._phase_began, self.mark)
-            self._paused[self._phase] = self._paused.get(self._phase, 0.0) + spent_s
-        self._phase = None
+            self._paused[self.phase] = self._paused.get(self.phase, 0.0) + spent_s
+        self.phase = None
 
     def step(self, work: "Dict[str, float]") -> None:
         """Take in that a step is over, which did ``work`` by unit."""
-        if self._phase is not None:
+        if self.phase is not None:
             self.leave()
         self.steps += 1
         for unit, amount in work.items():
@@ -579,7 +579,7 @@ class Torch(Source):
         self._device: "Any" = None
         self._dtype = ""
         self._calls = 0
-        self._pending: "Dict[int, List[float]]" = {}
+        self._pending: "Dict[int, Tuple[float, float]]" = {}
         self._training: "Any" = set()
         self._last_loader: "Optional[int]" = None
         self._batches = 0
@@ -588,9 +588,10 @@ class Torch(Source):
         self._scale: "Optional[float]" = None
         self._cuda = False
         self._is_ddp = False
-        self._listener: "Any" = None
+        self._listener: "Any" = None  # is told which part of a step begins: ``frameworks.pytorch.watched.Known``
+        self._gives = False  # whether the batch that was asked for last may be trained on
 
-    # where it looks
+    # Where it looks. What happens in each step has no ``careful``: a call costs as much as what it does.
 
     def see(self, name: str, module: "Any") -> None:
         getattr(self, self.PLACES[name])(module)
@@ -619,11 +620,23 @@ class Torch(Source):
         meter = self._meter
 
         def stepping(optimizer: "Any", *_: "Any") -> None:
-            meter.end_at_last()
-            careful(meter, self._stepping, optimizer)
+            if not meter.over:
+                try:
+                    self._stepping(optimizer)
+                except Exception as error:
+                    meter.give_up(error)
+            else:
+                meter.end_at_last()
+
+        def stepped(optimizer: "Any", *_: "Any") -> None:
+            if not meter.over:
+                try:
+                    self._stepped(optimizer)
+                except Exception as error:
+                    meter.give_up(error)
 
         before(stepping)
-        after(lambda optimizer, *_: careful(meter, self._stepped, optimizer))
+        after(stepped)
         self._wrap(module.Optimizer, "__init__", after=self._make)
 
     def _see_loaders(self, module: "Any") -> None:
@@ -633,16 +646,39 @@ class Torch(Source):
         def following(iterator: "Any") -> "Any":
             if meter.over:
                 return given(iterator)
-            careful(meter, self._asked, iterator)
+            try:
+                self._asked(iterator)
+            except Exception as error:
+                meter.give_up(error)
             began = time.monotonic()
             batch = given(iterator)
-            careful(meter, self._got, iterator, batch, time.monotonic() - began)
+            if not meter.over:
+                try:
+                    self._got(iterator, batch, time.monotonic() - began)
+                except Exception as error:
+                    meter.give_up(error)
             return batch
 
         cls.__next__ = following
 
     def _see_tensors(self, module: "Any") -> None:
-        self._wrap(module.Tensor, "backward", before=self._backward, after=lambda *_, **__: self._part("forward"))
+        import functools
+
+        given, meter = module.Tensor.backward, self._meter
+
+        @functools.wraps(given)
+        def backward(tensor: "Any", *args: "Any", **more: "Any") -> "Any":
+            if not meter.over:
+                try:
+                    self._backward(tensor)
+                except Exception as error:
+                    meter.give_up(error)
+            result = given(tensor, *args, **more)
+            if self._listener is not None:
+                careful(meter, self._listener, "forward")
+            return result
+
+        module.Tensor.backward = backward
 
     def _see_modules(self, module: "Any") -> None:
         self._wrap(module.Module, "eval", before=self._evaluates)
@@ -690,22 +726,24 @@ class Torch(Source):
         self._made[id(optimizer)] = weakref.ref(optimizer)
 
     def _stepping(self, optimizer: "Any") -> None:
-        key = id(optimizer)
+        key, meter = id(optimizer), self._meter
         if key in self._stack:  # what was left of a step that raised: no optimiser steps within itself
             del self._stack[self._stack.index(key) :]
         self._stack.append(key)
-        self._begin_timing()
-        self._part("update")
+        if meter.mark is None:
+            meter.mark = time.monotonic()
+        if self._listener is not None:
+            self._listener("update")
 
     def _stepped(self, optimizer: "Any") -> None:
         self._calls += 1
-        key = id(optimizer)
-        if key not in self._stack:
+        key, stack = id(optimizer), self._stack
+        if key not in stack:
             return
-        del self._stack[self._stack.index(key) :]
+        del stack[stack.index(key) :]
         if self._main is not None:
             main = self._main()
-            if main is None and not self._stack and _numbers(optimizer) == self._held:  # the next fold, or the like
+            if main is None and not stack and _numbers(optimizer) == self._held:  # the next fold, or the like
                 self._hold(optimizer)
                 main = optimizer
             if main is optimizer:
@@ -750,44 +788,49 @@ class Torch(Source):
             work = {"samples": samples, "tokens": tokens} if tokens else {"samples": samples}
         self._meter.step(work)
 
-    def _begin_timing(self) -> None:
-        if self._meter.mark is None:
-            self._meter.mark = time.monotonic()
-
     def _asked(self, iterator: "Any") -> None:
-        loader = id(iterator._dataset)
-        self._part("input")
-        if not self._torch.is_grad_enabled() or (self._training and loader not in self._training):
-            self._meter.enter(EVALUATION)
+        meter, training = self._meter, self._training
+        if self._listener is not None:
+            self._listener("input")
+        self._gives = self._torch.is_grad_enabled()
+        if not self._gives or (training and id(iterator._dataset) not in training):
+            meter.enter(EVALUATION)
             return
-        self._meter.leave(EVALUATION)
-        if not self._calls and not self._training:  # before the first backward pass nothing has been trained
-            self._meter.restart()
+        if meter.phase is not None:
+            meter.leave(EVALUATION)
+        if not self._calls and not training:  # before the first backward pass nothing has been trained
+            meter.restart()
 
     def _got(self, iterator: "Any", batch: "Any", waited_s: float) -> None:
-        self._part("forward")
-        if not self._torch.is_grad_enabled():
+        if self._listener is not None:
+            self._listener("forward")
+        if not self._gives:
             return
         loader = id(iterator._dataset)
         samples, tokens = _size(batch)
-        given = self._pending.setdefault(loader, [0.0, 0.0])
-        given[0] += samples
-        given[1] += tokens
+        if loader in self._pending:
+            given = self._pending[loader]
+            samples, tokens = samples + given[0], tokens + given[1]
+        self._pending[loader] = (samples, tokens)
         self._last_loader = loader
         if not self._training or loader in self._training:
             self._batches += 1
             self._meter.waited_s = (self._meter.waited_s or 0.0) + waited_s
 
-    def _backward(self, tensor: "Any", *_: "Any", **__: "Any") -> None:
-        self._part("backward")
-        self._meter.leave(EVALUATION)
-        self._begin_timing()
+    def _backward(self, tensor: "Any") -> None:
+        meter = self._meter
+        if self._listener is not None:
+            self._listener("backward")
+        if meter.phase is not None:
+            meter.leave(EVALUATION)
+        if meter.mark is None:
+            meter.mark = time.monotonic()
         if self._last_loader is not None:
             self._training.add(self._last_loader)
-        if self._meter.steps + 1 >= self._meter.until:
+        if meter.steps + 1 >= meter.until:
             key, loss = self._unscaled
             loss = loss if key == id(tensor) else tensor
-            self._meter.loss = loss.detach() if loss.numel() == 1 else None
+            meter.loss = loss.detach() if loss.numel() == 1 else None
 
     def _evaluates(self, module: "Any", *_: "Any", **__: "Any") -> None:
         probe = self._probe() if self._probe is not None else None
@@ -922,11 +965,6 @@ class Torch(Source):
     def _listen(self, listener: "Any") -> None:
         self._listener = listener
 
-    def _part(self, name: str) -> None:
-        """A part of a step begins: see ``frameworks.pytorch.watched.Known``."""
-        if self._listener is not None:
-            self._listener(name)
-
 
 class Finder(object):
     """Stands first among the finders of modules, and has ``Torch`` look at some of them when they were just imported.
@@ -1028,13 +1066,17 @@ def _numbers(optimizer: "Any") -> int:
 
 def _size(batch: "Any") -> "Tuple[float, float]":
     """Return (samples, tokens) of a batch: the first dimension of its first tensor, the entries of ``input_ids``."""
-    if hasattr(batch, "keys") and hasattr(batch, "values"):
+    if not isinstance(batch, (list, tuple)) and hasattr(batch, "keys") and hasattr(batch, "values"):
         if "input_ids" in batch.keys():
             ids = batch["input_ids"]
             return float(ids.shape[0]), float(ids.numel())
         batch = list(batch.values())
     if isinstance(batch, (list, tuple)):
-        return next((found for found in map(_size, batch) if found[0]), (0.0, 0.0))
+        for one in batch:
+            found = _size(one)
+            if found[0]:
+                return found
+        return 0.0, 0.0
     shape: "Any" = getattr(batch, "shape", ())
     return (float(shape[0]) if len(shape) else 0.0), 0.0
 
