@@ -19,6 +19,7 @@ from bench import published
 from bench.own_scripts import environment
 from bench.ratio import Ratio, in_turn, ratio
 from orchestrator.analysis.analyse import analyse
+from orchestrator.services.facts.catalog import load_catalog
 from tests.support.service import Service, running_service
 from workers.node import interpreters
 from workers.node.event_log import EventLog
@@ -195,12 +196,13 @@ def _gpt_2_in_a_loop(folder: Path) -> float:
 
 
 def _gpt_2_of_the_suite(service: Service) -> float:
-    """Samples a second, of which a step has one."""
+    """Steps a second, of one sample each: the suite counts their tokens."""
     batch = {"per_device_batch_size": GPT_2.batch, "size": published.SIZE, "repeats": 1, "max_repeats": 1}
     experiment = service.submit({"name": "bench-gpt-2", "model": GPT_2.model, "framework": "pytorch", **batch})
     service.wait(experiment, 600, 0.5)
     (row,) = service.call("GET", f"/api/v1/experiments/{experiment}/results")["items"]
-    return float(row["throughput"]["value"])
+    tokens = load_catalog().models[GPT_2.model].sizes[published.SIZE]["tokens"]
+    return float(row["throughput"]["value"]) / float(tokens)
 
 
 class Sides:
