@@ -589,7 +589,6 @@ class Torch(Source):
         self._cuda = False
         self._is_ddp = False
         self._listener: "Any" = None  # is told which part of a step begins: ``frameworks.pytorch.watched.Known``
-        self._gives = False  # whether the batch that was asked for last may be trained on
 
     # Where it looks. What happens in each step has no ``careful``: a call costs as much as what it does.
 
@@ -792,8 +791,7 @@ class Torch(Source):
         meter, training = self._meter, self._training
         if self._listener is not None:
             self._listener("input")
-        self._gives = self._torch.is_grad_enabled()
-        if not self._gives or (training and id(iterator._dataset) not in training):
+        if not self._torch.is_grad_enabled() or (training and id(iterator._dataset) not in training):
             meter.enter(EVALUATION)
             return
         if meter.phase is not None:
@@ -804,7 +802,7 @@ class Torch(Source):
     def _got(self, iterator: "Any", batch: "Any", waited_s: float) -> None:
         if self._listener is not None:
             self._listener("forward")
-        if not self._gives:
+        if not self._torch.is_grad_enabled():
             return
         loader = id(iterator._dataset)
         samples, tokens = _size(batch)
