@@ -2,6 +2,7 @@
 
 import json
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,3 +59,46 @@ def tensor(*shape: int) -> Any:
 )
 def test_a_batch_is_as_large_as_its_first_tensor(batch: Any, samples: int, tokens: int) -> None:
     assert hook._size(batch) == (samples, tokens)
+
+
+class Loader:
+    _dataset = ()
+
+    def __next__(self) -> list[int]:
+        return [1]
+
+
+class Tensor:
+    def backward(self) -> str:
+        return "gradients"
+
+
+class Optimizer:
+    def __init__(self) -> None:
+        self.param_groups: list[Any] = []
+
+
+@pytest.mark.parametrize("place", ["_asked", "_got", "_backward", "_stepping", "_stepped"])
+def test_an_error_of_its_own_ends_the_watching_and_not_the_script(place: str, tmp_path: Path) -> None:
+    meter, around = hook.Meter(str(tmp_path)), list[Any]()
+    torch = hook.Torch(meter)
+    torch._torch = SimpleNamespace(is_grad_enabled=lambda: True)
+    kinds = {kind.__name__: type(kind.__name__, (kind,), {}) for kind in (Tensor, Optimizer)}
+    loader = type("Loader", (Loader,), {})
+    telling = dict.fromkeys(("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook"), around.append)
+    for look in (torch._see_loaders, torch._see_tensors, torch._see_optimizers):
+        look(SimpleNamespace(_BaseDataLoaderIter=loader, **kinds, **telling))
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("broken")
+
+    setattr(torch, place, broken)
+    optimizer = kinds["Optimizer"]()
+    for _ in range(2):
+        assert next(loader()) == [1]
+        assert kinds["Tensor"]().backward() == "gradients"
+        for told in around:
+            told(optimizer, (), {})
+    assert meter.over
+    (note,) = (tmp_path / "notes.jsonl").read_text().splitlines()
+    assert json.loads(note)["problem"] == "in the hook: RuntimeError: broken"
