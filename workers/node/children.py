@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import fcntl
+import math
 import os
 import queue
 import select
@@ -29,6 +30,7 @@ OUTPUT_MARKER = "\n[tbd: this stream is longer than 1 MiB; the rest was not kept
 STDERR_TAIL_BYTES = 4096
 
 _READ_BYTES = 64 * 1024
+_EVENTS_BYTES = 1024 * 1024
 _F_SETPIPE_SZ = 1031  # linux/fcntl.h; Python 3.10 has it by name
 _PIPE_BYTES = 1024 * 1024  # what an ordinary user may ask for (/proc/sys/fs/pipe-max-size)
 _LINE_LIMIT_BYTES = 16 * 1024 * 1024
@@ -228,29 +230,39 @@ class EventsFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
-        self._rest = b""
+        self._rest = bytearray()
 
     def read(self) -> list[bytes]:
-        """Return the whole lines that are new."""
+        """Return the whole lines that are new, of a part of the file: what is left of it takes ``reads_left``."""
         if self._file is None:
             try:
                 self._file = os.open(str(self._path), os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 return []
-        data = os.read(self._file, 16 * _READ_BYTES)
-        if not data:
-            return []
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *ended, rest = os.read(self._file, _EVENTS_BYTES).split(b"\n")
+        lines = []
+        for piece in ended:
+            lines.append(bytes(self._rest + piece))
+            self._rest.clear()
+        self._rest += rest
         if len(self._rest) > _LINE_LIMIT_BYTES:  # no event of ours: let it be judged as it is
-            lines, self._rest = [*lines, self._rest], b""
+            lines.append(bytes(self._rest))
+            self._rest.clear()
         return lines
+
+    def reads_left(self) -> int:
+        """How many reads it takes until all that lies in the file now is read."""
+        if self._file is None:
+            return 0
+        unread = os.fstat(self._file).st_size - os.lseek(self._file, 0, os.SEEK_CUR)
+        return math.ceil(unread / _EVENTS_BYTES)
 
     def close(self) -> bytes:
         """Return the torn last line, if any, and give the file back."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
-        return self._rest
+        return bytes(self._rest)
 
 
 class Followed:

@@ -285,8 +285,9 @@ class Gang:
         return found
 
     def _exit(self, child: Member, status: int) -> Exit:
-        while self._hear(child).events:
-            pass
+        self._hear(child)
+        for _ in range(child.events.reads_left()):
+            self._hear(child)
         for _ in range(_LAST_READS):
             if not any(stream.pending() for stream in child.streams):
                 break

@@ -141,6 +141,21 @@ def test_an_events_file_gives_whole_lines_and_keeps_the_torn_one(tmp_path):
     assert events.close() == b"fo"
 
 
+def test_a_line_without_end_is_never_held_as_a_whole_and_what_follows_it_is_read(tmp_path):
+    path = tmp_path / "events"
+    path.write_bytes(b"")
+    os.truncate(path, 1 << 28)
+    with open(path, "ab") as file:
+        file.write(b"\nafter\ntorn")
+    events = children.EventsFile(path)
+    longest, last = 0, events.read()
+    for _ in range(events.reads_left()):
+        last = events.read()
+        longest = max(longest, *map(len, last), len(events._rest))
+    assert (last[-1], events.reads_left(), events.close()) == (b"after", 0, b"torn")
+    assert longest < 20 << 20
+
+
 def test_a_child_and_its_own_children_get_no_more_memory_than_they_may_have_and_others_do():
     takes = "import subprocess, sys\ntry:\n bytes(300 << 20)\nexcept MemoryError:\n print('no more', end=';')"
     both = [sys.executable, "-c", takes + "\nsubprocess.call([sys.executable, '-c', sys.argv[1]])", takes]

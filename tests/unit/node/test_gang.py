@@ -1,10 +1,13 @@
-"""Which lines of a process are believed."""
+"""Which lines of a process are believed, and that all of them are heard."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
-from workers.node import gang
+from workers.node import children, gang
+from workers.node.event_log import EventLog
 
 
 def line(**changes):
@@ -40,3 +43,18 @@ def test_anything_else_is_garbage(text):
 def test_every_kind_that_a_process_may_write_is_known_to_the_protocol():
     assert set(gang.protocol.EVENTS) > gang._AGENT_KINDS
     assert {"started", "interval", "finished", "error"}.isdisjoint(gang._AGENT_KINDS)
+
+
+def test_all_that_a_process_has_said_is_heard_at_its_end_however_long_a_line_is(tmp_path):
+    path, long = tmp_path / "events", "x" * (3 << 20)
+    said = [
+        line(data={"step": 1, "value": 0.5, "note": long}),
+        line(kind="finished", data={"steps": 1, "weights_sha256": None}),
+    ]
+    path.write_bytes(b"".join(one + b"\n" for one in said))
+    ended = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    ended.wait()
+    one = gang.Gang({"token": "secret"}, [], tmp_path, EventLog(tmp_path / "log"), children.Spawner())
+    one.children.append(children.Child({"name": "worker0", "role": "worker", "ranks": [0]}, ended, path))
+    (found,) = one.exits()
+    assert (found.finished, found.torn) == (True, False)
