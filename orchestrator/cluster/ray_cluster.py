@@ -363,7 +363,8 @@ class RayCluster(AgentCluster):
 
     def _leave_keepers(self) -> None:
         self._closed.set()
-        self._surveyor.join(2 * MAKE_TIMEOUT_S)
+        # It may hang in a call of Ray's own, which have no time-outs. What starts the embedded Ray anew has more to do.
+        self._surveyor.join(BOOKS_TIMEOUT_S if self._embedded is None else 2 * MAKE_TIMEOUT_S)
         close_all(self._keepers().values())
 
     def _is_over(self) -> bool:
@@ -384,15 +385,23 @@ class RayCluster(AgentCluster):
 
     def _leave(self) -> None:
         self._leave_keepers()
+        if self._surveyor.is_alive():
+            raise ClusterUnavailable("Ray does not answer: its nodes cannot be listed. What runs may go on")
         if self._embedded is None:
             self._asking(lambda: self._holds.let_go(self._holds.held()))
-        for node_id in list(self._names):
-            try:
-                actor = self._ray.get_actor(_actor_name(node_id), NAMESPACE)
-            except (ValueError, self._ray.exceptions.RayError):
-                continue
-            RayHandle(self._ray, actor, self._term).leave()
+        leaving = [threading.Thread(target=self._have_leave, args=(one,), daemon=True) for one in list(self._names)]
+        for thread in leaving:
+            thread.start()
+        over = time.monotonic() + LEAVE_TIMEOUT_S + CALL_TIMEOUT_S
+        for thread in leaving:
+            thread.join(max(0.0, over - time.monotonic()))
         self._ray.shutdown()
+
+    def _have_leave(self, node_id: str) -> None:
+        try:
+            RayHandle(self._ray, self._ray.get_actor(_actor_name(node_id), NAMESPACE), self._term).leave()
+        except (ValueError, AgentUnreachable, self._ray.exceptions.RayError):  # it has none, or is gone
+            return
 
 
 def _actor_name(node_id: str) -> str:
