@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.contract.postgresql_server import PostgresqlServer, installed
@@ -16,10 +17,10 @@ from tests.faults.kills import check, told
 from tests.faults.misfortunes import Wire
 from tests.support.promises import FIGURES
 
-# Of the time for real services: each kind of database and of cluster, and how often it is killed at most.
-SHARES = (("sqlite", "local", 0.55, 10**9), ("postgresql", "local", 0.35, 10**9), ("sqlite", "ray", 0.10, 50))
+# The real services, all at once, since most of a life is waiting: database, cluster, how often it is killed at most.
+LANES = (("sqlite", "local", 10**9),) * 2 + (("postgresql", "local", 10**9), ("sqlite", "ray", 50))
 LEAST_RAY_MIN = 10.0  # a Ray takes its time to begin and to end
-LAST_S = 90.0  # of each share, for what is left when it is killed no more; a judgement
+LAST_S = 120.0  # for what is left when they are killed no more; a judgement
 SEEDS = 10**9
 
 
@@ -28,12 +29,15 @@ def main(minutes: float, seed: int) -> int:
     command = [sys.executable, "-m", "tests.simulation.seeds", str(seed), str(seed + SEEDS), str(int(minutes * 60.0))]
     worlds = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     found: Counter[str] = Counter({"seeds": 0, "kills": 0, "acknowledged": 0} | dict.fromkeys(FIGURES.values(), 0))
-    with tempfile.TemporaryDirectory(prefix="tbd-faults-") as folder:
-        for number, (database, kind, share, most) in enumerate(SHARES):
-            if kind == "ray" and minutes < LEAST_RAY_MIN:
-                continue
-            until_s = time.monotonic() + max(1.0, share * minutes * 60.0 - LAST_S)
-            found.update(_killed(Path(folder) / str(number), database, kind, seed, until_s, most))
+    lanes = [one for one in LANES if one[1] != "ray" or minutes >= LEAST_RAY_MIN]
+    until_s = end - min(LAST_S, minutes * 30.0)
+    with tempfile.TemporaryDirectory(prefix="tbd-faults-") as folder, ThreadPoolExecutor(len(lanes)) as at_once:
+        killed = [
+            at_once.submit(_killed, Path(folder) / str(number), database, kind, seed + number, until_s, most)
+            for number, (database, kind, most) in enumerate(lanes)
+        ]
+        for lane in killed:
+            found.update(lane.result())
     said, _ = worlds.communicate(timeout=max(1.0, end - time.monotonic()) + 300.0)
     found.update({name: count for name, count in json.loads(said).items() if name != "kills"})
     print(json.dumps(found))

@@ -81,12 +81,14 @@ class Kills:
         self._told: dict[str, set[RunState]] = defaultdict(set)
         self._clients = [threading.Thread(target=self._ask, args=(number,)) for number in range(CLIENTS)]
         self._plans = self._ways_to_die()
+        self._tried: Counter[tuple[str, str]] = Counter()
         self.hit: set[tuple[str, str]] = set()
         self.befallen: Counter[str] = Counter()
 
     def live(self, patient: bool) -> None:
         """A life of the server, which ends by SIGKILL: at a call, or behind a misfortune, a long one if ``patient``."""
         method, when = next(self._plans)
+        self._tried[method, when] += 1
         came_up = self._service.begin(f"{method}:{when}:{self._random.randint(1, 3)}")
         if came_up and method == "nothing":
             self._befall(of_life(self._random, patient))
@@ -114,7 +116,7 @@ class Kills:
         while True:
             called = sorted(path.name for path in self._calls.iterdir())
             ways = [(method, when) for method in called for when in ("before", "after")]
-            ways.sort(key=lambda way: (way in self.hit, self._random.random()))
+            ways.sort(key=lambda way: (self._tried[way], self._random.random()))  # what is seldom called, too
             yield from ways[:3]
             yield "nothing", "before"
 
