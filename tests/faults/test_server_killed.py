@@ -4,13 +4,15 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPException
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bench import ingest
@@ -91,6 +93,28 @@ def test_a_run_goes_on_while_the_server_is_away_and_is_finished_exactly_once(
     finally:
         service.stop()
     until(lambda: not processes.of_attempts(MARK))
+
+
+@pytest.mark.after_change
+def test_a_server_ends_before_its_unit_kills_it_where_the_head_of_its_ray_has_died(tmp_path: Path) -> None:
+    with ray_apart(tmp_path) as around:
+        del around["TBD_DATA_DIR"]
+        service = Service(tmp_path / "data", **around).start(end_runs=True)
+        until(lambda: service.call("GET", "/readyz")["nodes"], 90, 0.5)
+        port = f"--gcs_server_port={around['TBD_RAY_ADDRESS'].rpartition(':')[2]}"
+        (head,) = (one for one in psutil.process_iter() if port in command_line(one))
+        head.kill()
+        time.sleep(5.0)  # so that its calls to Ray hang
+        asked = time.monotonic()
+        # It cannot ask what may still run to end, and says so.
+        assert service.stop() == 4
+        assert time.monotonic() < asked + 45.0
+
+
+def command_line(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
 
 
 def owners(database: Path) -> set[str]:
