@@ -48,4 +48,4 @@ def measure(service: Service, pairs: int) -> Ratio:
         script.write_text(POST_LUA)
         posts = f"{service.url}/api/v1/experiments"
         a, b = in_turn(pairs, lambda: rate(posts, script), lambda: rate(f"{service.url}/healthz"))
-    return ratio(f"durable POST / no-op GET, {CONNECTIONS} connections", ">= 0.3", a, b)
+    return ratio(f"durable POST / no-op GET, {CONNECTIONS} connections", ">= 0.6", a, b)

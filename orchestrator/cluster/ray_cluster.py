@@ -232,7 +232,7 @@ class RayCluster(AgentCluster):
         gone = [self._names.pop(node_id) for node_id in list(self._names) if node_id not in alive]
         close_all(self._known[name] for name in gone)
         for node_id, node in sorted(alive.items(), key=lambda item: (item[1]["NodeManagerAddress"], item[0])):
-            if node_id not in self._names:
+            if node_id not in self._names and not self._closed.is_set():
                 self._take_up(node_id, node)
         self._versions.replace_idle()
 
