@@ -368,8 +368,14 @@ def _is_idle(answered: "Future[Any]") -> bool:
 
 def close_all(keepers: Iterable[Keeper]) -> None:
     """End all ``keepers``, side by side."""
-    threads = [threading.Thread(target=keeper.close) for keeper in keepers]
+    carry_out([keeper.close for keeper in keepers])
+
+
+def carry_out(calls: Iterable[Callable[[], None]], limit_s: float = math.inf) -> None:
+    """Make all ``calls`` side by side; those that are not done within ``limit_s`` are left to themselves."""
+    over = time.monotonic() + limit_s
+    threads = [threading.Thread(target=call, daemon=True) for call in calls]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(None if math.isinf(limit_s) else max(0.0, over - time.monotonic()))

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ from orchestrator.cluster.agents import (
     AgentUnreachable,
     Handle,
     Keeper,
+    carry_out,
     close_all,
 )
 from orchestrator.cluster.node_names import free_name, name_in_ray, own_name, was_given
@@ -389,12 +391,8 @@ class RayCluster(AgentCluster):
             raise ClusterUnavailable("Ray does not answer: its nodes cannot be listed. What runs may go on")
         if self._embedded is None:
             self._asking(lambda: self._holds.let_go(self._holds.held()))
-        leaving = [threading.Thread(target=self._have_leave, args=(one,), daemon=True) for one in list(self._names)]
-        for thread in leaving:
-            thread.start()
-        over = time.monotonic() + LEAVE_TIMEOUT_S + CALL_TIMEOUT_S
-        for thread in leaving:
-            thread.join(max(0.0, over - time.monotonic()))
+        leaving = [partial(self._have_leave, node_id) for node_id in list(self._names)]
+        carry_out(leaving, LEAVE_TIMEOUT_S + CALL_TIMEOUT_S)
         self._ray.shutdown()
 
     def _have_leave(self, node_id: str) -> None:
