@@ -114,9 +114,9 @@ def _next_run(bench: Bench, course: Course) -> None:
         topology, repetition = queued[0]["plan"]["topology"], queued[0]["plan"]["repetition"]
         with _awake(bench, PLACES[topology][repetition % len(PLACES[topology])]):
             _order(bench, course, "resume")
-            begun = until(lambda: _under_way(bench, course), BEGINS_S, 0.2)
+            begun = until(lambda: _begun(bench, course, queued), BEGINS_S, 0.2)
             _order(bench, course, "pause")
-        if begun != [queued[0]["id"]]:
+        if queued[0]["id"] not in begun:
             raise RuntimeError(f"{begun} have begun, where {queued[0]['id']} was to")
     # Polls seldom: the service must not be kept busy while it measures.
     until(lambda: not _under_way(bench, course), RUN_S, 1.0)
@@ -125,6 +125,12 @@ def _next_run(bench: Bench, course: Course) -> None:
 
 def _order(bench: Bench, course: Course, deed: str) -> None:
     bench.service.call("POST", f"/api/v1/experiments/{course.experiment}/{deed}", {})
+
+
+def _begun(bench: Bench, course: Course, queued: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those of ``queued`` that are so no longer: beside other work one may be over before it is looked for."""
+    left = {run["id"] for run in bench.service.runs(course.experiment) if run["state"] == "queued"}
+    return [run["id"] for run in queued if run["id"] not in left]
 
 
 def _under_way(bench: Bench, course: Course) -> list[str]:

@@ -44,7 +44,8 @@ class Device(Plain):
 @dataclass(frozen=True)
 class Node:
     """A machine of the cluster as its agent describes it. ``inventory`` is that whole description; ``reason`` says why
-    the node is suspect or unreachable. ``health``: of the GPUs that are not well."""
+    the node is suspect or unreachable. ``health``: of the GPUs that are not well. ``is_slow``: it is suspect because
+    its agent has not answered in time just now, which is mostly over in the next pass."""
 
     name: str
     devices: tuple[Device, ...]
@@ -53,6 +54,7 @@ class Node:
     inventory: Mapping[str, Any] = field(default_factory=dict, repr=False)
     reason: str | None = None
     health: Mapping[str, Health] = field(default_factory=dict)
+    is_slow: bool = False
 
     def of_state(self, state: DeviceState) -> Mapping[str, Health]:
         """The devices that are of one state, with the reasons."""
@@ -151,12 +153,14 @@ class Offer:
 
     ``devices``: node -> those that fit, of the nodes that take runs and have room for their files, by name. ``equals``:
     these nodes by name, those together that have equal devices. ``refused``: why waiting for others is no help.
+    ``slow``: those of the nodes that get nothing in this pass, and are as good as busy.
     """
 
     needs: Needs
     devices: Mapping[str, tuple[Device, ...]]
     equals: Sequence[Sequence[str]]
     refused: NotNow | None
+    slow: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -362,7 +366,7 @@ def offer(needs: Needs, nodes: Sequence[Node]) -> Offer:
     having = [node for node in fitting if not node.lacks(needs.interpreter)]
     if len(having) >= needs.nodes:  # else the run ends where it begins, and says what to install
         fitting = having
-    ready = [node for node in fitting if node.state is NodeState.AVAILABLE]
+    ready = [node for node in fitting if node.state is NodeState.AVAILABLE or node.is_slow]
     roomy = sorted((node for node in ready if node.has_room), key=lambda node: node.name)
     refused = None
     if len(fitting) < needs.nodes:
@@ -377,7 +381,8 @@ def offer(needs: Needs, nodes: Sequence[Node]) -> Offer:
         whole = usable[node.name] is node.devices_of(needs.device)
         kinds = node.are_alike(needs.device) if whole else tuple(map(kind_of, usable[node.name]))
         equals.setdefault(kinds, []).append(node.name)
-    return Offer(needs, {node.name: usable[node.name] for node in roomy}, list(equals.values()), refused)
+    slow = frozenset(node.name for node in roomy if node.is_slow)
+    return Offer(needs, {node.name: usable[node.name] for node in roomy}, list(equals.values()), refused, slow)
 
 
 def without(offer: Offer, avoided: Collection[str]) -> Offer:
@@ -414,7 +419,7 @@ def place(offer: Offer, held: Held, block: int = 1, tries: int = 0, ends_s: floa
     is_guest = ends_s < NEVER
     nodes = held.not_full(offer, is_guest)
     for number, at, node in nodes.in_turn((block - 1) * needs.nodes):
-        devices = held.left(offer, node, ends_s)
+        devices = held.left(offer, node, ends_s) if node not in offer.slow else ()
         if len(devices) >= needs.devices_per_node:
             devices = _gpus_in_turn(offer, node, devices, block - 1 + tries)
             shares.append(NodeShare(node, devices[: needs.devices_per_node]))
@@ -436,6 +441,8 @@ def _why_none_free(offer: Offer, held: Held, free: int) -> str:
     if kept:
         first = ", ".join(sorted(set().union(*kept)))
         reason += f"; what is free on {len(kept)} of them is kept for {first}, which came first"
+    if offer.slow:
+        reason += f"; {', '.join(sorted(offer.slow))} did not answer in time"
     return reason
 
 

@@ -385,10 +385,11 @@ def _still_held(hold: DamagedHold, reports: Mapping[str, Mapping[str, AttemptSta
 
 
 def _as_heard(node: Node, report: Mapping[str, AttemptStatus] | Word) -> Node:
-    """Nothing new is placed where nobody answers now: the pass would wait for that, too."""
+    """Nothing new is placed where nobody answers now: the pass would wait for that, too. What waits for the node goes
+    on waiting for it: where it stays silent the cluster itself says so soon."""
     if node.state is not NodeState.AVAILABLE or not isinstance(report, Word):
         return node
-    return replace(node, state=NodeState.SUSPECT, reason="its agent does not answer")
+    return replace(node, state=NodeState.SUSPECT, reason="its agent does not answer", is_slow=True)
 
 
 def all_uses(over: Mapping[str, float], open_runs: Sequence[Run], now: float) -> dict[str, float]:

@@ -176,8 +176,11 @@ CUDA = make.plan(device="cuda", topology="2x1", fabric="ethernet", gpu_model="an
         (make.plan(topology="3x1", fabric="ethernet"), [N0, N1], {"run_1": ("n1",)}),
         (make.plan(topology="2x1", fabric="infiniband"), [N0, N1], {"run_1": ("n1",)}),
         (make.plan(topology="2x1", fabric="ethernet", node_names=("n0", "n9")), [N0, N1], {"run_1": ("n1",)}),
+        (GANG, [N0, N1, replace(N2, state=NodeState.SUSPECT, is_slow=True)], {}),
         (GANG, [N0, N1, make.node("n2", 0)], {}),
         (GANG, [replace(N0, state=NodeState.UNREACHABLE), N1], {"run_1": ("n1",)}),
+        (GANG, [replace(N0, state=NodeState.SUSPECT), N1], {"run_1": ("n1",)}),
+        (GANG, [replace(N0, state=NodeState.SUSPECT, is_slow=True), N1], {}),
         (GANG, [replace(N0, state=NodeState.QUARANTINED), N1], {"run_1": ("n1",)}),
         (GANG, [make.node("n0", disk_free_bytes=0), N1], {"run_1": ("n1",)}),
         (make.plan(node_names=("n0",)), [N0, N1], {"run_1": ("n1",)}),
@@ -210,6 +213,12 @@ def test_who_waits_behind_the_first_is_told_for_whom_a_free_node_is_kept() -> No
     waits = "waits for 1 of 2 nodes to become free"
     kept = "what is free on 1 of them is kept for run_0, which came first"
     assert told == [Wait(GANG.needs, waits), Wait(ONE.needs, f"{waits}; {kept}")]
+
+
+def test_a_node_that_was_slow_to_answer_gets_nothing_and_is_named() -> None:
+    slow = replace(N1, state=NodeState.SUSPECT, is_slow=True)
+    told = [Wait(GANG.needs, "waits for 1 of 2 nodes to become free; n1 did not answer in time")]
+    assert decide(Situation(waiting(GANG), [N0, slow])) == told
 
 
 def going(began: float, name: str, plan: Plan, lent_by: str | None = None) -> Run:
