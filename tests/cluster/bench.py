@@ -79,6 +79,7 @@ class HostService(Service):
         options = ["--end-runs"] if end_runs else []
         words = [sys.executable, "-m", "orchestrator.app", "serve", "--port", "0", "--json", *options]
         log = self._host.outside / "serve.log"
+        log.unlink(missing_ok=True)  # it says where the server before listened
         self._process = self._host.start(*words, environment=self._environment, log=log)
         self.url = until(lambda: _url_in(log) or self._process.poll(), START_S)
         if not isinstance(self.url, str):
@@ -118,10 +119,12 @@ class Bench:
         folder: a short path; everything that the hosts keep lies in it.
         hosts: by name; one of them is the head.
         fence_s: the setting ``TBD_FENCE_S``.
+        own: further variables of every host's environment.
     """
 
-    def __init__(self, folder: Path, hosts: Mapping[str, Layout], fence_s: float = 5.0) -> None:
+    def __init__(self, folder: Path, hosts: Mapping[str, Layout], fence_s: float = 5.0, **own: str) -> None:
         self.folder = folder
+        self._own = own
         self._devices = {name: host.devices for name, host in hosts.items()}
         (folder / "token").write_text(secrets.token_hex(32))
         (folder / "token").chmod(0o600)
@@ -162,7 +165,7 @@ class Bench:
             "TBD_FABRICS": "ethernet=eth0,infiniband=ib0",
             "TBD_CHECKPOINTS": str(self.checkpoints),
         }
-        return kept | RAY_ENVIRONMENT | places | ours
+        return kept | RAY_ENVIRONMENT | places | ours | self._own
 
     def start_ray(self, name: str) -> None:
         """Start Ray on a host and wait until it is up."""
@@ -227,10 +230,10 @@ class Bench:
 
 
 @contextmanager
-def running(layout: Mapping[str, Layout]) -> Iterator[Bench]:
+def running(layout: Mapping[str, Layout], fence_s: float = 5.0, **own: str) -> Iterator[Bench]:
     """A bench of its own, in a folder whose path is short: there are sockets below it."""
     folder = Path(tempfile.mkdtemp(prefix="tbd-", dir="/tmp"))
-    bench = Bench(folder, layout)
+    bench = Bench(folder, layout, fence_s, **own)
     try:
         yield bench.start()
     finally:
