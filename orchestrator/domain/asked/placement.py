@@ -44,8 +44,7 @@ class Device(Plain):
 @dataclass(frozen=True)
 class Node:
     """A machine of the cluster as its agent describes it. ``inventory`` is that whole description; ``reason`` says why
-    the node is suspect or unreachable. ``health``: of the GPUs that are not well. ``is_slow``: it is suspect because
-    its agent has not answered in time just now, which is mostly over in the next pass."""
+    the node is suspect or unreachable. ``health``: of the GPUs that are not well."""
 
     name: str
     devices: tuple[Device, ...]
@@ -54,7 +53,6 @@ class Node:
     inventory: Mapping[str, Any] = field(default_factory=dict, repr=False)
     reason: str | None = None
     health: Mapping[str, Health] = field(default_factory=dict)
-    is_slow: bool = False
 
     def of_state(self, state: DeviceState) -> Mapping[str, Health]:
         """The devices that are of one state, with the reasons."""
@@ -359,14 +357,15 @@ def _beside(taken: _Taken | None, needs: Needs, devices: tuple[Device, ...]) -> 
     return tuple(device for device in devices if device.id not in taken.devices)
 
 
-def offer(needs: Needs, nodes: Sequence[Node]) -> Offer:
-    """What ``nodes``, all that are known, in any order, have for ``needs``."""
+def offer(needs: Needs, nodes: Sequence[Node], slow: Collection[str] = ()) -> Offer:
+    """What ``nodes``, all that are known, in any order, have for ``needs``. ``slow``: those that are suspect only
+    because their agents have not answered in time just now, which is mostly over in the next pass."""
     usable = {node.name: _usable(needs, node) for node in nodes}
     fitting = [node for node in nodes if len(usable[node.name]) >= needs.devices_per_node]
     having = [node for node in fitting if not node.lacks(needs.interpreter)]
     if len(having) >= needs.nodes:  # else the run ends where it begins, and says what to install
         fitting = having
-    ready = [node for node in fitting if node.state is NodeState.AVAILABLE or node.is_slow]
+    ready = [node for node in fitting if node.state is NodeState.AVAILABLE or node.name in slow]
     roomy = sorted((node for node in ready if node.has_room), key=lambda node: node.name)
     refused = None
     if len(fitting) < needs.nodes:
@@ -381,8 +380,8 @@ def offer(needs: Needs, nodes: Sequence[Node]) -> Offer:
         whole = usable[node.name] is node.devices_of(needs.device)
         kinds = node.are_alike(needs.device) if whole else tuple(map(kind_of, usable[node.name]))
         equals.setdefault(kinds, []).append(node.name)
-    slow = frozenset(node.name for node in roomy if node.is_slow)
-    return Offer(needs, {node.name: usable[node.name] for node in roomy}, list(equals.values()), refused, slow)
+    devices = {node.name: usable[node.name] for node in roomy}
+    return Offer(needs, devices, list(equals.values()), refused, frozenset(devices).intersection(slow))
 
 
 def without(offer: Offer, avoided: Collection[str]) -> Offer:

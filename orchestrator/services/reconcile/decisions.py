@@ -159,7 +159,7 @@ def _decide_queue(situation: Situation, held: Held) -> Iterator[Action]:
         if needs in refused and not may_be_guest:
             continue
         if needs not in offers:
-            offers[needs] = without(offer(needs, situation.nodes), suspects)
+            offers[needs] = without(offer(needs, situation.nodes, situation.slow), suspects)
         mine = without(offers[needs], crashed_on(run))
         turn = (run.plan.repetition, len(run.attempts))
         answer = why_not = place(mine, held, *turn) if needs not in refused else None

@@ -86,7 +86,9 @@ class Situation:
 
     ``launching``: what is being given to queued runs. ``left_alone``: runs and experiments that something is being done
     for at this moment, or that rest after a failure. ``hopeless``: runs that nothing more can be done for, and why.
-    ``durations``: cell -> seconds that completed runs of it took, where that was looked up."""
+    ``durations``: cell -> seconds that completed runs of it took, where that was looked up. ``slow``: nodes that are
+    suspect only because they did not answer in time: what waits for them goes on doing so, and where they stay silent
+    the cluster itself soon calls them suspect."""
 
     runs: Sequence[Run]
     nodes: Sequence[Node]
@@ -102,6 +104,7 @@ class Situation:
     uses: Mapping[str, float] = field(default_factory=dict)  # owner -> device-seconds of late
     durations: Mapping[str, Sequence[float]] = field(default_factory=dict)
     at: float = 0.0
+    slow: Collection[str] = ()
 
     def ends_s(self, run: Run) -> float:
         """Seconds that ``run`` would last at most if it began now."""
@@ -212,9 +215,10 @@ class Lookout:
         strays = self._strays(reports, {*living, *(one.attempt_id for one in damaged), *under_way.launches})
         others = {*stored.idle_experiments, *(one.attempt_id for one in damaged), *(one.attempt.id for one in strays)}
         resting = {*filter(self._troubles.rests, others), *(run.id for run in runs if self._rests(run))}
+        heard = [_as_heard(node, reports[node.name]) for node in nodes]
         return Situation(
             runs,
-            [_as_heard(node, reports[node.name]) for node in nodes],
+            heard,
             attempts,
             stored.idle_experiments,
             launching=list(under_way.launches.values()),
@@ -226,6 +230,7 @@ class Lookout:
             uses=all_uses(stored.uses, open_runs, self._context.clock.now()),
             durations=stored.durations,
             at=self._context.clock.now(),
+            slow=frozenset(after.name for before, after in zip(nodes, heard, strict=True) if after is not before),
         )
 
     def _strays(self, reports: Mapping[str, Mapping[str, AttemptStatus] | Word], known: Collection[str]) -> list[Stray]:
@@ -385,11 +390,10 @@ def _still_held(hold: DamagedHold, reports: Mapping[str, Mapping[str, AttemptSta
 
 
 def _as_heard(node: Node, report: Mapping[str, AttemptStatus] | Word) -> Node:
-    """Nothing new is placed where nobody answers now: the pass would wait for that, too. What waits for the node goes
-    on waiting for it: where it stays silent the cluster itself says so soon."""
+    """Nothing new is placed where nobody answers now: the pass would wait for that, too."""
     if node.state is not NodeState.AVAILABLE or not isinstance(report, Word):
         return node
-    return replace(node, state=NodeState.SUSPECT, reason="its agent does not answer", is_slow=True)
+    return replace(node, state=NodeState.SUSPECT, reason="its agent does not answer")
 
 
 def all_uses(over: Mapping[str, float], open_runs: Sequence[Run], now: float) -> dict[str, float]:

@@ -176,11 +176,8 @@ CUDA = make.plan(device="cuda", topology="2x1", fabric="ethernet", gpu_model="an
         (make.plan(topology="3x1", fabric="ethernet"), [N0, N1], {"run_1": ("n1",)}),
         (make.plan(topology="2x1", fabric="infiniband"), [N0, N1], {"run_1": ("n1",)}),
         (make.plan(topology="2x1", fabric="ethernet", node_names=("n0", "n9")), [N0, N1], {"run_1": ("n1",)}),
-        (GANG, [N0, N1, replace(N2, state=NodeState.SUSPECT, is_slow=True)], {}),
         (GANG, [N0, N1, make.node("n2", 0)], {}),
         (GANG, [replace(N0, state=NodeState.UNREACHABLE), N1], {"run_1": ("n1",)}),
-        (GANG, [replace(N0, state=NodeState.SUSPECT), N1], {"run_1": ("n1",)}),
-        (GANG, [replace(N0, state=NodeState.SUSPECT, is_slow=True), N1], {}),
         (GANG, [replace(N0, state=NodeState.QUARANTINED), N1], {"run_1": ("n1",)}),
         (GANG, [make.node("n0", disk_free_bytes=0), N1], {"run_1": ("n1",)}),
         (make.plan(node_names=("n0",)), [N0, N1], {"run_1": ("n1",)}),
@@ -215,10 +212,13 @@ def test_who_waits_behind_the_first_is_told_for_whom_a_free_node_is_kept() -> No
     assert told == [Wait(GANG.needs, waits), Wait(ONE.needs, f"{waits}; {kept}")]
 
 
-def test_a_node_that_was_slow_to_answer_gets_nothing_and_is_named() -> None:
-    slow = replace(N1, state=NodeState.SUSPECT, is_slow=True)
-    told = [Wait(GANG.needs, "waits for 1 of 2 nodes to become free; n1 did not answer in time")]
-    assert decide(Situation(waiting(GANG), [N0, slow])) == told
+def test_a_node_that_was_slow_to_answer_gets_nothing_and_what_waits_for_it_goes_on_doing_so() -> None:
+    nodes, queue = [N0, replace(N1, state=NodeState.SUSPECT)], waiting(GANG, ONE)
+    waits, slow = "waits for 1 of 2 nodes to become free", "n1 did not answer in time"
+    kept = "what is free on 2 of them is kept for run_0, which came first"
+    told = [Wait(GANG.needs, f"{waits}; {slow}"), Wait(ONE.needs, f"{waits}; {kept}; {slow}")]
+    assert decide(Situation(queue, nodes, slow=["n1"])) == told
+    assert launched(decide(Situation(queue, nodes))) == {"run_1": ("n0",)}
 
 
 def going(began: float, name: str, plan: Plan, lent_by: str | None = None) -> Run:

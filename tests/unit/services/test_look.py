@@ -271,9 +271,10 @@ def test_nothing_new_is_placed_where_nobody_answers_now() -> None:
         return []
 
     context.cluster.status = status
-    states = {node.name: (node.state, node.reason, node.is_slow) for node in looking(context).look().nodes}
-    silent = (NodeState.SUSPECT, "its agent does not answer", True)
-    assert states == {"n0": (NodeState.AVAILABLE, None, False), "n1": silent}
+    situation = looking(context).look()
+    states = {node.name: (node.state, node.reason) for node in situation.nodes}
+    assert states == {"n0": (NodeState.AVAILABLE, None), "n1": (NodeState.SUSPECT, "its agent does not answer")}
+    assert situation.slow == {"n1"}
 
 
 @pytest.mark.parametrize(
