@@ -252,7 +252,7 @@ class World:
             "per_device_batch_size": 1,
             "repeats": 3 if kind == "several" else 1,
             "max_repeats": 3 if kind == "several" else 1,
-            "seed": self.seed * 10 + number,  # a cell of its own
+            "seed": (self.seed * 10 + number) % 2**31,  # a cell of its own
             "deadline_s": self.random.choice((None, round(self.between(5.0, 100.0), 1))),
         }
         gang = {"strategy": "gang", "topology": "2x1", "fabric": "ethernet"}
