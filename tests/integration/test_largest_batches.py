@@ -73,7 +73,7 @@ LIMITS = {
     ("pytorch", "resnet-50", None): 385,
     ("pytorch", "inception-v3", None): 520,
     ("pytorch", "transformer", None): 360,
-    ("pytorch", "seq2seq", None): 400,
+    ("pytorch", "seq2seq", None): 420,
     ("pytorch", "deep-speech-2", None): 620,
     ("pytorch", "bert-base", None): 380,
     ("pytorch", "bert-base", "finetune"): 380,

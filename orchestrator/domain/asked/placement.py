@@ -151,7 +151,7 @@ class Offer:
 
     ``devices``: node -> those that fit, of the nodes that take runs and have room for their files, by name. ``equals``:
     these nodes by name, those together that have equal devices. ``refused``: why waiting for others is no help.
-    ``slow``: those of the nodes that get nothing in this pass, and are as good as busy.
+    ``slow``: those of the nodes that get nothing in this pass, and may be kept for whoever waits.
     """
 
     needs: Needs
