@@ -11,7 +11,7 @@ from orchestrator.db.tables.schema import device_event
 from orchestrator.domain.around.device_health import DeviceEvent, EventKind
 from orchestrator.domain.runs.stored import Page
 
-_INSERT = Insert(device_event, or_nothing_on=("id",))
+_INSERT = Insert(device_event, unless_same=("id",))
 
 
 def add(connection: Connection, events: Sequence[DeviceEvent]) -> int:

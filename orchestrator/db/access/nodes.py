@@ -12,7 +12,7 @@ from orchestrator.db.reading import rows
 from orchestrator.db.tables.schema import heartbeat, known_node, node_order
 from orchestrator.domain.asked.placement import NodeState
 
-_INSERT = Insert(node_order, "node", "state", or_nothing_on=("node",))
+_INSERT = Insert(node_order, "node", "state", unless_same=("node",))
 _KNOW = Insert(known_node)
 ORDERS = (NodeState.DRAINING, NodeState.QUARANTINED)
 

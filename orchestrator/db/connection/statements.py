@@ -17,9 +17,11 @@ DIALECTS: dict[str, Dialect] = {
 
 
 class Insert:
-    """``INSERT`` of rows, each a tuple of the values of ``columns`` in their order, or (none given) of all columns."""
+    """``INSERT`` of rows, each a tuple of the values of ``columns`` in their order, or (none given) of all columns.
+    Where one is there already with the same values of ``unless_same`` nothing is done, or ``then`` (in SQL).
+    """
 
-    def __init__(self, table: Table, *columns: str, or_nothing_on: Sequence[str] = ()) -> None:
+    def __init__(self, table: Table, *columns: str, unless_same: Sequence[str] = (), then: str = "NOTHING") -> None:
         columns = columns or tuple(column.name for column in table.columns)
         statement = table.insert().values({name: bindparam(name) for name in columns})
         self.texts = {}
@@ -28,8 +30,8 @@ class Insert:
             order = list(getattr(compiled, "positiontup", None) or ())
             assert sorted(order) == sorted(columns), order
             assert order == list(columns), f"give the columns in the table's order: {order}"
-            ignoring = f" ON CONFLICT ({', '.join(or_nothing_on)}) DO NOTHING" if or_nothing_on else ""
-            self.texts[name] = str(compiled) + ignoring
+            unless = f" ON CONFLICT ({', '.join(unless_same)}) DO {then}" if unless_same else ""
+            self.texts[name] = str(compiled) + unless
 
     def one(self, connection: Connection, row: Sequence[Any]) -> int:
         """Insert one row; how many were inserted."""

@@ -1,8 +1,9 @@
 """The one thread that writes to a SQLite file, with group commit.
 
 Callers hand in a piece of work and wait. The thread takes whatever waits (up to ``MAX_BATCH``), carries it out in one
-BEGIN IMMEDIATE … COMMIT with a savepoint for each piece, and wakes the callers once the commit is durable. While the
-disk is busy with one commit the next batch gathers: that is what makes many small writes cheap.
+BEGIN IMMEDIATE … COMMIT, and wakes the callers once the commit is durable. While the disk is busy with one commit the
+next batch gathers: that is what makes many small writes cheap. Where a piece fails, which is rare, the whole is undone
+and each carried out in a transaction of its own: a savepoint for each costs a third of a small write.
 """
 
 import logging
@@ -28,8 +29,12 @@ Work = Callable[[Connection], Result]
 log = logging.getLogger(__name__)
 
 
-class _Lost(Exception):  # noqa: N818 - never leaves this module
-    """SQLite rolled the whole transaction back by itself (no room, input or output failed)."""
+class _OfOne(Exception):  # noqa: N818 - never leaves this module
+    """A piece of work failed, and nothing of its batch was kept. The connection is as good as before."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(cause)
+        self.cause = cause
 
 
 class _Ticket:
@@ -139,36 +144,34 @@ class Writer:
         try:
             self._transaction(batch)
         except Exception as error:
-            cause = error.__cause__ if isinstance(error, _Lost) and isinstance(error.__cause__, Exception) else error
-            self._abort(cause)
-            if is_full(cause) and len(batch) > 1:
-                # One large write must not take the small ones with it: each may still fit alone.
+            cause = error.cause if isinstance(error, _OfOne) else error
+            if cause is error:
+                self._abort(error)
+            if len(batch) > 1 and (cause is not error or is_full(cause)):
+                # What one cannot do, for want of room above all, must not take the others with it.
                 for ticket in batch:
                     self._carry_out([ticket])
                 return
             _end(batch, translate(cause, self._file.folder) or cause)
             return
         self.commits += 1
-        self.writes += sum(1 for ticket in batch if ticket.error is None)
+        self.writes += len(batch)
         _end(batch)
 
     def _transaction(self, batch: Sequence[_Ticket]) -> None:
-        """Carry out a batch and commit it. Errors of single pieces stay with them; what is raised means all."""
+        """Carry out a batch and commit it. What is raised means that nothing of it was kept."""
         connection = self._connected()
         driver = connection.connection.driver_connection
         assert driver is not None
         driver.execute("BEGIN IMMEDIATE")
         for ticket in batch:
-            ticket.result, ticket.error = None, None
-            driver.execute("SAVEPOINT piece")
             try:
                 ticket.result = ticket.work(connection)
             except Exception as error:
-                if not driver.in_transaction:
-                    raise _Lost from error
-                ticket.error = translate(error, self._file.folder) or error
-                driver.execute("ROLLBACK TO piece")
-            driver.execute("RELEASE piece")
+                if not driver.in_transaction:  # SQLite has undone it all by itself: no room, input or output failed
+                    raise
+                driver.execute("ROLLBACK")
+                raise _OfOne(error) from error
         driver.execute("COMMIT")
         if not self._file.check():
             raise StoreUnavailable("the file of the database was replaced while it was written to")

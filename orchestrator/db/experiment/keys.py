@@ -9,7 +9,7 @@ from orchestrator.db.tables.schema import idempotency
 from orchestrator.domain.runs.stored import Idempotency
 from orchestrator.domain.words.errors import IdempotencyMismatch
 
-_INSERT = Insert(idempotency, "owner", "key", "body_sha256", "experiment_id", or_nothing_on=("owner", "key"))
+_INSERT = Insert(idempotency, "owner", "key", "body_sha256", "experiment_id", unless_same=("owner", "key"))
 
 
 def take(connection: Connection, key: Idempotency, experiment_id: str | None) -> bool:

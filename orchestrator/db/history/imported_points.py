@@ -17,7 +17,7 @@ from orchestrator.domain.runs.stored import Page
 from orchestrator.domain.words.errors import Conflict, Damaged, NotFound
 
 # Two servers may store the same point at once: whoever comes second adds nothing.
-_INSERT = Insert(imported_point, or_nothing_on=("id",))
+_INSERT = Insert(imported_point, unless_same=("id",))
 
 
 def add(connection: Connection, points: Sequence[ImportedPoint], deed: Deed) -> Stored:

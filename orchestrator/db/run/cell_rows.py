@@ -29,7 +29,7 @@ FORM = 2  # of what is stored; another one is made anew
 
 Cell = tuple[str, str]  # id of the experiment, key
 
-INSERT_MISSING = Insert(point, or_nothing_on=("experiment_id", "cell_key", "workload_key"))
+INSERT_MISSING = Insert(point, unless_same=("experiment_id", "cell_key", "workload_key"))
 
 
 def keep(connection: Connection, run_id: str) -> None:

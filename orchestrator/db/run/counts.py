@@ -3,15 +3,20 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, select
 
 from orchestrator.db.connection.among import among
+from orchestrator.db.connection.statements import Insert
 from orchestrator.db.tables.schema import run_count
 from orchestrator.domain.runs.run import Run, RunState
 
-_ADD = text(
-    "INSERT INTO run_count (experiment_id, state, runs) VALUES (:experiment_id, :state, :runs)"
-    " ON CONFLICT (experiment_id, state) DO UPDATE SET runs = run_count.runs + excluded.runs"
+_ADD = Insert(
+    run_count,
+    "experiment_id",
+    "state",
+    "runs",
+    unless_same=("experiment_id", "state"),
+    then="UPDATE SET runs = run_count.runs + excluded.runs",
 )
 
 
@@ -32,9 +37,7 @@ def remove(connection: Connection, experiment_id: str, state: RunState, count: i
 
 
 def _change(connection: Connection, changes: Sequence[tuple[str, RunState, int]]) -> None:
-    rows = [{"experiment_id": of, "state": state.value, "runs": count} for of, state, count in sorted(changes)]
-    if rows:
-        connection.execute(_ADD, rows)
+    _ADD.many(connection, [(of, state.value, count) for of, state, count in sorted(changes)])
 
 
 def of(connection: Connection, experiment_ids: Collection[str]) -> dict[str, Mapping[RunState, int]]:

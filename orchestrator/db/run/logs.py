@@ -17,7 +17,7 @@ from orchestrator.domain.words.errors import NotFound
 from workers.trainer.protocol import check_event
 
 EntryRow = tuple[str, str, int, str, str]
-INSERT = Insert(entry, "attempt_id", "node", "seq", "kind", "body", or_nothing_on=("attempt_id", "node", "seq"))
+INSERT = Insert(entry, "attempt_id", "node", "seq", "kind", "body", unless_same=("attempt_id", "node", "seq"))
 
 # One look into the index for each node and one for its last entry; a plain GROUP BY would walk the whole log.
 _LAST_SEQS = text("""

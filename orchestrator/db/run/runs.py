@@ -22,7 +22,7 @@ from orchestrator.domain.words.errors import Damaged, DamagedRow, NotFound
 log = logging.getLogger(__name__)
 
 INSERT = Insert(run)
-_INSERT_MISSING = Insert(run, or_nothing_on=("experiment_id", "plan_key"))
+_INSERT_MISSING = Insert(run, unless_same=("experiment_id", "plan_key"))
 INSERT_ATTEMPT = Insert(attempt)
 
 OPEN = run.c.state.in_([state.value for state in HOLDS_DEVICES])

@@ -10,7 +10,7 @@ from orchestrator.db.tables.schema import attempt, owner_use, run
 from orchestrator.domain.words.errors import DamagedRow
 
 HALF_LIFE_S = 86400.0  # a judgement: what was used yesterday counts half
-_INSERT_MISSING = Insert(owner_use, or_nothing_on=("owner",))
+_INSERT_MISSING = Insert(owner_use, unless_same=("owner",))
 
 
 def note(connection: Connection, run_id: str, at: float) -> None:

@@ -9,7 +9,7 @@ from orchestrator.domain.around.alerts import MOVES, TOLD_OF, Alert, AlertFilter
 from orchestrator.domain.runs.stored import Page
 from orchestrator.domain.words.errors import NotFound
 
-_INSERT = Insert(alert, or_nothing_on=["id"])
+_INSERT = Insert(alert, unless_same=["id"])
 
 
 def add(connection: Connection, new: Alert) -> bool:

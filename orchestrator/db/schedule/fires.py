@@ -19,7 +19,7 @@ from orchestrator.domain.runs.run import ExperimentState
 from orchestrator.domain.runs.stored import Idempotency, Page
 from orchestrator.domain.words.errors import NotFound
 
-_INSERT = Insert(fire, or_nothing_on=("schedule_id", "fire_at"))
+_INSERT = Insert(fire, unless_same=("schedule_id", "fire_at"))
 
 
 @dataclass(frozen=True)

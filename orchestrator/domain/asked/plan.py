@@ -193,7 +193,9 @@ class Plan:
 
     def repeated(self, repetition: int) -> "Plan":
         """The same cell, another repetition."""
-        return replace(self, repetition=repetition)
+        other = replace(self, repetition=repetition)
+        other.__dict__["cell_key"] = self.cell_key  # what a cell is does not depend on it, and it is dear to find
+        return other
 
     def to_json(self) -> dict[str, Any]:
         # Not dataclasses.asdict: it copies deeply, which made it the dearest part of accepting an experiment.

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.pool import NullPool
 
 from orchestrator.db.connection.writer import Writer
-from orchestrator.domain.words.errors import StoreUnavailable
+from orchestrator.domain.words.errors import Conflict, StoreUnavailable
 
 
 class PlainFile:
@@ -70,6 +70,32 @@ def test_an_exception_of_the_work_reaches_its_caller_and_nobody_else(writer: Wri
         writer.write(fail)
     assert ask(writer) == 42
     assert file.opened == 1
+
+
+def test_what_one_of_a_batch_cannot_do_takes_nothing_from_the_others(file: PlainFile) -> None:
+    writer = Writer(file)
+    writer.write(lambda connection: connection.exec_driver_sql("CREATE TABLE one (number INTEGER PRIMARY KEY)"))
+    gate = Gate(writer)
+    refused: list[Exception] = []
+
+    def insert(number: int) -> None:
+        try:
+            writer.write(lambda connection: connection.exec_driver_sql(f"INSERT INTO one VALUES ({number})"))
+        except Conflict as error:
+            refused.append(error)
+
+    waiting = [threading.Thread(target=insert, args=(number,)) for number in (1, 2, 2, 3)]
+    for thread in waiting:
+        thread.start()
+    while writer._tickets.qsize() < len(waiting):
+        threading.Event().wait(0.001)
+    gate.open.set()
+    for thread in (*waiting, gate.thread):
+        thread.join()
+    found = writer.write(lambda connection: list(connection.exec_driver_sql("SELECT number FROM one").scalars()))
+    writer.close()
+    assert (found, len(refused)) == ([1, 2, 3], 1)
+    assert (writer.writes, file.opened) == (6, 1)
 
 
 def test_a_caller_that_waits_too_long_is_told_and_its_work_is_not_done(file: PlainFile) -> None:
