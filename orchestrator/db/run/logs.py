@@ -34,10 +34,8 @@ FROM nodes WHERE node IS NOT NULL
 
 def prepare(attempt_id: str, node: str, entries: Sequence[Entry]) -> list[EntryRow]:
     """The rows of entries, made by the caller's thread. The node is a column: it is not repeated in the body."""
-    return [
-        (attempt_id, node, one["seq"], one["kind"], to_text({key: one[key] for key in one if key != "node"}))
-        for one in entries
-    ]
+    bodies = ({key: one[key] for key in one if key != "node"} if "node" in one else one for one in entries)
+    return [(attempt_id, node, body["seq"], body["kind"], to_text(body)) for body in bodies]
 
 
 def append(connection: Connection, attempt_id: str, node: str, new: Sequence[EntryRow]) -> int:
