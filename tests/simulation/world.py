@@ -313,6 +313,8 @@ class World:
                 self.store.cancel_experiment(one.id, EPOCH + self.time)
         if self.server:
             self.server.bell.ring()
+        if len(self.acknowledged) < self._clients:
+            self.at(1.0, self._cancel_what_waits)
 
     # the walk
 
