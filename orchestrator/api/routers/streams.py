@@ -152,7 +152,8 @@ async def stream_run(
     request: Request, context: Ctx, followed: Annotated[tuple[Run, query.Position | None], Depends(_run)]
 ) -> AsyncIterator[ServerSentEvent]:
     """The entries of the run's logs as they are stored, attempt after attempt; the event is the kind of the entry and
-    the id ``attempt:node:seq``. Events ``state``, without an id, tell the state of the run. Ends with an event ``end``.
+    the id ``attempt:node:seq``. Events ``state``, without an id, tell the state of the run; ``thinned`` tells of an
+    attempt whose readings were removed. Ends with an event ``end``.
 
     After a resumption, entries of the attempt's *other* nodes may come again: an id speaks of one node only.
     """
@@ -182,6 +183,7 @@ class _Positions:
 
     def __init__(self, start: query.Position | None) -> None:
         self._sent: dict[tuple[str, str], int] = {}
+        self._told_thinned: set[str] = set()
         self._skip_before = start.attempt_id if start else None
         if start:
             self._sent[start.attempt_id, start.node] = start.seq
@@ -190,7 +192,10 @@ class _Positions:
         """What was stored since the last call, in the order of the attempts."""
         ids = [attempt.id for attempt in run.attempts]
         first = ids.index(self._skip_before) if self._skip_before in ids else 0
-        for attempt_id in ids[first:]:
+        for attempt_id, why in [(one.id, one.why_thinned) for one in run.attempts[first:]]:
+            if why and attempt_id not in self._told_thinned:
+                self._told_thinned.add(attempt_id)
+                yield ServerSentEvent(event="thinned", data={"attempt_id": attempt_id, "reason": why})
             stored = await _ask(context.store.last_seqs, attempt_id)
             for node, last in sorted(stored.items()):
                 async for event in self._of_log(context, attempt_id, node, last):

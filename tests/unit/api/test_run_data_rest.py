@@ -50,6 +50,9 @@ def test_what_was_thinned_is_said_wherever_it_is_missed(rig: Rig, run_id: str) -
     assert (rig.get(f"{path}/time-series")["end_s"], rig.get(f"{path}/time-series")["reason"]) == (None, why)
     assert rig.get(f"{path}/reanalysis")["reason"] == why
     assert rig.get(f"{path}/trace")["otherData"]["thinned"] == why
+    streamed = rig.http.get(f"/api/v1{path}/events").text
+    said = f'event: thinned\ndata: {{"attempt_id": "{attempt}", "reason": "{why}"}}\n\nevent: log_opened\n'
+    assert said in streamed
     record = rig.http.get(f"/api/v1/experiments/{rig.get(path)['experiment_id']}/record")
     assert record.status_code == 409
     assert why in record.json()["detail"]
