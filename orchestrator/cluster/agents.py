@@ -285,7 +285,13 @@ class AgentCluster(ABC):
         keeper.has_room(answer.get("disk_free_bytes"))
         keeper.fence_s = float(answer.get("fence_s") or keeper.fence_s)
         return [
-            AttemptStatus(item["attempt_id"], item["token_sha256"], item["state"] == "ended", item["last_seq"])
+            AttemptStatus(
+                item["attempt_id"],
+                item["token_sha256"],
+                item["state"] == "ended",
+                item["last_seq"],
+                item.get("ended_ago_s"),  # not of agents of a version before
+            )
             for item in answer["attempts"]
         ]
 

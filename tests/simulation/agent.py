@@ -69,6 +69,7 @@ class Folder:
     entries: list[Json] = field(default_factory=list)
     acknowledged: int = 0
     over: str | None = None  # why, where the log is gone or never was
+    closed_in: int = 0  # which boot of its node
 
     @property
     def closed(self) -> bool:
@@ -262,6 +263,7 @@ class SimulatedAgent:
         if not folder.closed:
             data = {"entries": len(folder.entries) + 1, "failure": failure, "stray_processes": 0}
             self._node.write(folder, "log_closed", data)
+            folder.closed_in = self._node.boots
 
     def status(self) -> Json:
         self._touch()
@@ -272,11 +274,18 @@ class SimulatedAgent:
                 "state": self._state(folder),
                 "last_seq": len(folder.entries),
                 "acknowledged": folder.acknowledged,
+                "ended_ago_s": self._closed_for_s(folder),
             }
             for attempt_id, folder in self._node.disk.items()
             if folder.over is None
         ]
         return {"node": self._node.name, "attempts": attempts, "fence_s": self._node.fence_s, "disk_free_bytes": None}
+
+    def _closed_for_s(self, folder: Folder) -> float | None:
+        if not folder.closed:
+            return None
+        last, node = folder.entries[-1], self._node
+        return node.around.time - last["t"] if folder.closed_in == node.boots else max(0.0, node.wall - last["wall"])
 
     def fetch(self, attempt_id: str, after: int = 0, limit: int = 1000) -> Json:
         self._touch()

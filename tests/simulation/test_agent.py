@@ -97,7 +97,7 @@ class Pair:
     def _state(self, agent: Any) -> list[Any]:
         """What it says of its attempts, and of their logs, but for how long these are."""
         said: list[Any] = [
-            (one["attempt_id"], one["token_sha256"], one["state"], one["acknowledged"] > 0)
+            (one["attempt_id"], one["token_sha256"], one["state"], one["acknowledged"] > 0, one["ended_ago_s"] is None)
             for one in sorted(agent.status()["attempts"], key=lambda one: one["attempt_id"])
         ]
         for name in "ab":

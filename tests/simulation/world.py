@@ -194,15 +194,16 @@ class World:
         self.at(self.between(1.0, 40.0), node.power_on)
 
     def _jump(self) -> None:
-        """A clock jumps that tells the time: a node's, or the server's, which is only put back: one that goes ahead
-        between two attempts hides that they overlapped."""
+        """A clock jumps that tells the time: a node's, or the server's, which goes one way: one that was put ahead for
+        the beginning of an attempt, and back, hides that another one lived."""
         by = self.random.choice((-1, 1)) * self.between(1.0, 100.0)
         node = self.random.choice((None, self._any_node()))
-        self.note(f"the clock of {node.name if node else 'the server'} jumps by {by if node else -abs(by):.1f} s")
+        by = by if node else math.copysign(by, self.offset_s or by)
+        self.note(f"the clock of {node.name if node else 'the server'} jumps by {by:.1f} s")
         if node:
             node.offset_s += by
         else:
-            self.offset_s -= abs(by)
+            self.offset_s += by
 
     def hang(self, server: Server, what: str) -> None:
         """The whole process stands still at a call; there may be a successor before it goes on."""

@@ -246,6 +246,7 @@ class Agent:
                     "state": _state(attempt),
                     "last_seq": attempt.log.last_seq,
                     "acknowledged": attempt.log.acknowledged,
+                    "ended_ago_s": attempt.log.closed_for_s(),
                 }
                 for attempt in self._known.values()
             ]

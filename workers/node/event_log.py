@@ -13,6 +13,7 @@ import errno
 import json
 import os
 import threading
+import time
 from array import array
 from pathlib import Path
 from typing import Any, Callable, Iterable
@@ -52,6 +53,7 @@ class EventLog:
         self._unwritten: list[bytes] = []  # the closing entries, where even the reserve did not make room
         self._file = os.open(str(path), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._closed = False
+        self._closed_at = (0.0, 0.0)  # by both clocks
         self._recover()
         self.acknowledged = self._read_acknowledged()
         self._reserve = Path(str(path) + ".reserve")
@@ -66,7 +68,9 @@ class EventLog:
                 self._offsets.append(self._offsets[-1] + len(line))
                 last = line
         os.ftruncate(self._file, self._offsets[-1])
-        self._closed = bool(last) and json.loads(last)["kind"] == "log_closed"
+        newest = json.loads(last) if last else {"kind": None}
+        if newest["kind"] == "log_closed":
+            self._closed, self._closed_at = True, (newest["t"], newest["wall"])
 
     def _keep_reserve(self) -> None:
         if self._closed or self._reserve.exists():
@@ -86,6 +90,15 @@ class EventLog:
     def closed(self) -> bool:
         """Whether the newest entry is ``log_closed``."""
         return self.state()[1]
+
+    def closed_for_s(self) -> float | None:
+        """Seconds since it was closed, None where it is open: by the clock that is never set, or where that began anew
+        since, with the machine, by the other."""
+        with self._lock:
+            if not self._closed:
+                return None
+            since = time.monotonic() - self._closed_at[0]
+            return since if since >= 0 else max(0.0, time.time() - self._closed_at[1])
 
     def state(self) -> tuple[int, bool]:
         """Return (number of the newest entry, whether it is ``log_closed``), which belong together."""
@@ -155,7 +168,7 @@ class EventLog:
                 self._write(lines)
             except LogError:
                 self._unwritten = lines
-            self._closed = True
+            self._closed, self._closed_at = True, (events[-1]["t"], events[-1]["wall"])
         self._changed()
 
     def slice(self, after: int, limit: int) -> list[dict[str, Any]]:

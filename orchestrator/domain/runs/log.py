@@ -26,9 +26,11 @@ class LogSlice:
 
 @dataclass(frozen=True)
 class AttemptStatus:
-    """What an agent says of an attempt on its node. ``ended`` means its processes are dead, by pid and start time."""
+    """What an agent says of an attempt on its node. ``ended`` means its processes are dead, by pid and start time;
+    ``ended_ago_s`` for how long, where the agent tells it."""
 
     attempt_id: str
     token_sha256: str
     ended: bool
     last_seq: int
+    ended_ago_s: float | None = None

@@ -63,11 +63,12 @@ class OpenAttempt:
 @dataclass(frozen=True)
 class Stray:
     """An attempt that is over for the database, and that the agent of ``node`` still carries out (``lives``), or whose
-    log it still has."""
+    log it still has. ``ended_at``: when it ended there, by this service's clock, where the agent tells."""
 
     attempt: Attempt
     node: str
     lives: bool
+    ended_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,12 @@ class Lookout:
         except Exception as error:
             note(self._troubles, f"strays {node}", "what it still carries out cannot be told", error)
             return []
-        return [Stray(over[one.attempt_id], node, not one.ended) for one in heard if one.attempt_id in over]
+        now = self._context.clock.now()
+        return [
+            Stray(over[one.attempt_id], node, not one.ended, None if one.ended_ago_s is None else now - one.ended_ago_s)
+            for one in heard
+            if one.attempt_id in over
+        ]
 
     def _rests(self, run: Run) -> bool:
         """Who wants it cancelled does not wait for a pause to end."""

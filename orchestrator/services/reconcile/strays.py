@@ -7,7 +7,6 @@ run has gone on, or is over, and nothing that it still says changes that: it is 
 import logging
 
 from orchestrator.domain.runs.log import Entry
-from orchestrator.domain.runs.run import Attempt
 from orchestrator.domain.value.failure import FailureKind
 from orchestrator.domain.words.errors import NotFound
 from orchestrator.services.context import Context
@@ -33,15 +32,17 @@ def take_over(context: Context, stray: Stray) -> None:
         if not fetch_log(context, attempt.id, node):
             return  # there is more to come
         opened, closed = context.store.entries(attempt.id, node=node, kinds=["log_opened", "log_closed"])
-        context.store.note_alive(attempt.id, _alive_at(attempt, opened, closed))
+        context.store.note_alive(attempt.id, _alive_at(stray, opened, closed))
         context.cluster.acknowledge(node, attempt.id, int(closed["seq"]))
     except NotFound:
         return  # it has been removed meanwhile
     log.info("attempt %s is over: the log on %s was stored", attempt.id, node)
 
 
-def _alive_at(attempt: Attempt, opened: Entry, closed: Entry) -> float:
-    """When its processes last lived. The node's clock may have been put back meanwhile: how long it took is of one that
-    is never, and this service knows when it began. The later counts."""
+def _alive_at(stray: Stray, opened: Entry, closed: Entry) -> float:
+    """When its processes last lived. The node's clock may have been put back meanwhile, and this service's ahead: how
+    long they took, and for how long they have been dead, is of one that is never. The latest counts."""
+    attempt = stray.attempt
     begun_at = attempt.created_at if attempt.started_at is None else attempt.started_at
-    return max(float(closed["wall"]), begun_at + float(closed["t"]) - float(opened["t"]))
+    known = [float(closed["wall"]), begun_at + float(closed["t"]) - float(opened["t"])]
+    return max(known if stray.ended_at is None else [*known, stray.ended_at])

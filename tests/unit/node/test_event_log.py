@@ -4,9 +4,11 @@ import errno
 import json
 import os
 import threading
+from types import SimpleNamespace
 
 import pytest
 
+from workers.node import event_log
 from workers.node.event_log import EventLog, LogError
 from workers.trainer import protocol
 
@@ -79,11 +81,22 @@ def test_a_closed_log_says_how_many_entries_it_has_and_takes_no_more(tmp_path):
         garbage(log, "b")
 
 
-def test_a_closed_log_is_still_closed_when_it_is_opened_again(tmp_path):
+@pytest.mark.parametrize(("t", "wall", "since"), [(107.0, 0.0, 7.0), (3.0, 1030.0, 30.0), (3.0, 900.0, 0.0)])
+def test_a_closed_log_is_still_closed_when_it_is_opened_again_and_says_since_when(
+    tmp_path, monkeypatch, t, wall, since
+):
+    """Also where the machine, and with it the one clock, began anew; the other may have been put back."""
+    clocks = SimpleNamespace(monotonic=lambda: 100.0, time=lambda: 1000.0)
+    for module in (event_log, protocol):
+        monkeypatch.setattr(module, "time", clocks)
     log = opened(tmp_path)
+    assert log.closed_for_s() is None
     log.close(None)
     log.release()
-    assert opened(tmp_path).closed
+    clocks.monotonic, clocks.time = lambda: t, lambda: wall
+    again = opened(tmp_path)
+    assert again.closed
+    assert (log.closed_for_s(), again.closed_for_s()) == (since, since)
 
 
 def test_the_acknowledged_position_survives_and_never_moves_back(tmp_path):
