@@ -68,7 +68,7 @@ class EventLog:
                 self._offsets.append(self._offsets[-1] + len(line))
                 last = line
         os.ftruncate(self._file, self._offsets[-1])
-        newest = json.loads(last) if last else {"kind": None}
+        newest: dict[str, Any] = json.loads(last) if last else {"kind": None}
         if newest["kind"] == "log_closed":
             self._closed, self._closed_at = True, (newest["t"], newest["wall"])
 
