@@ -69,7 +69,7 @@ class Folder:
     entries: list[Json] = field(default_factory=list)
     acknowledged: int = 0
     over: str | None = None  # why, where the log is gone or never was
-    closed_in: int = 0  # which boot of its node
+    closed_by: str = ""  # which agent
 
     @property
     def closed(self) -> bool:
@@ -263,7 +263,7 @@ class SimulatedAgent:
         if not folder.closed:
             data = {"entries": len(folder.entries) + 1, "failure": failure, "stray_processes": 0}
             self._node.write(folder, "log_closed", data)
-            folder.closed_in = self._node.boots
+            folder.closed_by = self.agent_id
 
     def status(self) -> Json:
         self._touch()
@@ -285,7 +285,7 @@ class SimulatedAgent:
         if not folder.closed:
             return None
         last, node = folder.entries[-1], self._node
-        return node.around.time - last["t"] if folder.closed_in == node.boots else max(0.0, node.wall - last["wall"])
+        return node.around.time - last["t"] if folder.closed_by == self.agent_id else max(0.0, node.wall - last["wall"])
 
     def fetch(self, attempt_id: str, after: int = 0, limit: int = 1000) -> Json:
         self._touch()

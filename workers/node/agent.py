@@ -19,7 +19,7 @@ from workers.node import background, checkpoints, host_facts, interpreters, port
 from workers.node.attempts import Attempts, token_sha256
 from workers.node.children import Spawner
 from workers.node.code_version import code_version
-from workers.node.event_log import EventLog
+from workers.node.event_log import EventLog, boottime
 from workers.node.inventory import Inventory, boot_id
 from workers.node.outcome import Failure
 from workers.node.own.project import OWN_COMMAND, Project
@@ -102,7 +102,7 @@ class Agent:
             self.node, folder, self._spawner, self._inventory.read, read, self._nvml, self._is_known
         )
         self._closing = threading.Event()
-        self._contact = _now()
+        self._contact = boottime()
         self._term: int | None = None  # the highest of which this agent has heard
         self._sweep()
         checkpoints.tidy(self._attempts.directory / checkpoints.NAME)
@@ -363,7 +363,7 @@ class Agent:
     @property
     def out_of_contact_s(self) -> float:
         """Seconds since the last call."""
-        return _now() - self._contact
+        return boottime() - self._contact
 
     @property
     def running(self) -> bool:
@@ -385,16 +385,11 @@ class Agent:
                 attempt.supervisor.stop("node_lost", detail)
 
     def _touch(self) -> None:
-        self._contact = _now()
+        self._contact = boottime()
 
     def _notify(self) -> None:
         with self._changed:
             self._changed.notify_all()
-
-
-def _now() -> float:
-    """Return seconds that count while the machine sleeps: a fence has to fall even if nobody was awake to see it."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _state(attempt: KnownAttempt) -> str:

@@ -28,6 +28,11 @@ _RESERVE_BYTES = 64 * 1024
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+def boottime() -> float:
+    """Return seconds that count while the machine sleeps: a fence has to fall even if nobody was awake to see it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class LogError(OSError):
     """The log cannot be written; the message says why."""
 
@@ -53,7 +58,7 @@ class EventLog:
         self._unwritten: list[bytes] = []  # the closing entries, where even the reserve did not make room
         self._file = os.open(str(path), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._closed = False
-        self._closed_at = (0.0, 0.0)  # by both clocks
+        self._since: tuple[Callable[[], float], float] = (boottime, 0.0)  # when it was closed, by which clock
         self._recover()
         self.acknowledged = self._read_acknowledged()
         self._reserve = Path(str(path) + ".reserve")
@@ -70,7 +75,7 @@ class EventLog:
         os.ftruncate(self._file, self._offsets[-1])
         newest: dict[str, Any] = json.loads(last) if last else {"kind": None}
         if newest["kind"] == "log_closed":
-            self._closed, self._closed_at = True, (newest["t"], newest["wall"])
+            self._closed, self._since = True, (time.time, newest["wall"])
 
     def _keep_reserve(self) -> None:
         if self._closed or self._reserve.exists():
@@ -92,13 +97,11 @@ class EventLog:
         return self.state()[1]
 
     def closed_for_s(self) -> float | None:
-        """Seconds since it was closed, None where it is open: by the clock that is never set, or where that began anew
-        since, with the machine, by the other."""
+        """Seconds since it was closed, also those that the machine slept; None where it is open. By a clock that is
+        never set, or where it was closed in another life of the agent, by the one that tells the time."""
         with self._lock:
-            if not self._closed:
-                return None
-            since = time.monotonic() - self._closed_at[0]
-            return since if since >= 0 else max(0.0, time.time() - self._closed_at[1])
+            clock, at = self._since
+            return max(0.0, clock() - at) if self._closed else None
 
     def state(self) -> tuple[int, bool]:
         """Return (number of the newest entry, whether it is ``log_closed``), which belong together."""
@@ -168,7 +171,7 @@ class EventLog:
                 self._write(lines)
             except LogError:
                 self._unwritten = lines
-            self._closed, self._closed_at = True, (events[-1]["t"], events[-1]["wall"])
+            self._closed, self._since = True, (boottime, boottime())
         self._changed()
 
     def slice(self, after: int, limit: int) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import threading
-from types import SimpleNamespace
 
 import pytest
 
@@ -81,22 +80,22 @@ def test_a_closed_log_says_how_many_entries_it_has_and_takes_no_more(tmp_path):
         garbage(log, "b")
 
 
-@pytest.mark.parametrize(("t", "wall", "since"), [(107.0, 0.0, 7.0), (3.0, 1030.0, 30.0), (3.0, 900.0, 0.0)])
-def test_a_closed_log_is_still_closed_when_it_is_opened_again_and_says_since_when(
-    tmp_path, monkeypatch, t, wall, since
-):
-    """Also where the machine, and with it the one clock, began anew; the other may have been put back."""
-    clocks = SimpleNamespace(monotonic=lambda: 100.0, time=lambda: 1000.0)
-    for module in (event_log, protocol):
-        monkeypatch.setattr(module, "time", clocks)
+def test_a_closed_log_is_still_closed_when_it_is_opened_again_and_says_since_when(tmp_path, monkeypatch):
+    """An agent that did not close it goes by the clock that tells the time, which may have been put back."""
+    awake = [100.0]
+    monkeypatch.setattr(event_log, "boottime", lambda: awake[0])
     log = opened(tmp_path)
     assert log.closed_for_s() is None
     log.close(None)
+    (closed,) = log.slice(0, 1)
     log.release()
-    clocks.monotonic, clocks.time = lambda: t, lambda: wall
-    again = opened(tmp_path)
-    assert again.closed
-    assert (log.closed_for_s(), again.closed_for_s()) == (since, since)
+    awake[0] = 107.0
+    assert log.closed_for_s() == 7.0
+    for passed_s, told_s in ((30.0, 30.0), (-30.0, 0.0)):
+        monkeypatch.setattr(event_log.time, "time", lambda now=closed["wall"] + passed_s: now)
+        again = opened(tmp_path)
+        assert (again.closed, again.closed_for_s()) == (True, pytest.approx(told_s))
+        again.release()
 
 
 def test_the_acknowledged_position_survives_and_never_moves_back(tmp_path):
